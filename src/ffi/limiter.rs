@@ -1,0 +1,96 @@
+//! limiter_t: a name with limits.
+use std::ffi::c_char;
+
+use crate::decision::Status;
+use crate::ffi::args::{slice, text, versioned_array};
+use crate::ffi::guard::{Refusal, guard, set_up};
+use crate::ffi::types::*;
+use crate::limiter::{Limiter, LimitSpec};
+
+/// == Limiter ==
+///
+/// Limiters of one name and the same kinds of limit, in the same order, share their state: within a
+/// memory client, or across all processes on one Redis.
+/// ==
+/// Makes a limiter: `name` (1 to 1024 bytes of UTF-8) and 1 to 16 limits, read during the call; each
+/// acquire takes from all of them or from none. On success `*limiter` is set, to be freed with
+/// limiter_free(); on failure it is NULL. LIMITER_CONFIG when a limit is out of range: errbuf says
+/// which one, which field and what is allowed.
+///
+/// Opening a name again with other numbers changes it for everybody from the next call on: state is
+/// clamped, never reset. Lowering a bucket keeps at most what now fits; a semaphore lowered below what
+/// is held admits nobody until enough came back. See limiter_limit.version.
+///
+/// # Safety
+/// See the header.
+#[must_use]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn limiter_new(
+    client: *mut limiter_client_t,
+    name: *const c_char,
+    limits: *const limiter_limit,
+    count: usize,
+    limiter: *mut *mut limiter_t,
+    errbuf: *mut c_char,
+    errcap: usize,
+) -> limiter_status {
+    unsafe {
+        set_up(errbuf, errcap, || {
+            let place = limiter.as_mut().ok_or_else(|| Refusal::invalid("limiter is NULL"))?;
+            *place = std::ptr::null_mut();
+            let client = client.as_ref().ok_or_else(|| Refusal::invalid("client is NULL"))?;
+            let name = text(name).map_err(|_| Refusal::invalid("name is NULL or not UTF-8"))?;
+            if limits.is_null() || !(1..=16).contains(&count) {
+                return Err(Refusal::invalid("limits must be an array of 1 to 16"));
+            }
+            let specs: Vec<LimitSpec> = versioned_array(limits, count)
+                .map_err(|_| Refusal::invalid("limits[].struct_size is not one of this library's"))?
+                .iter()
+                .map(LimitSpec::from)
+                .collect();
+            let made = Limiter::new(&client.0, name, &specs).map_err(|(s, m)| Refusal(s, m))?;
+            *place = Box::into_raw(Box::new(limiter_t(made)));
+            Ok(())
+        })
+    }
+}
+
+/// Frees a limiter. The name's state, permits and waits go on. NULL is ignored.
+///
+/// # Safety
+/// See the header.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn limiter_free(limiter: *mut limiter_t) {
+    guard((), || {
+        if !limiter.is_null() {
+            drop(unsafe { Box::from_raw(limiter) });
+        }
+    })
+}
+
+impl From<&limiter_limit> for LimitSpec {
+    fn from(limit: &limiter_limit) -> LimitSpec {
+        LimitSpec {
+            kind: limit.kind,
+            flags: limit.flags,
+            capacity: limit.capacity,
+            refill: limit.refill,
+            period_us: limit.period_us,
+            lease_ms: limit.lease_ms,
+            burst_earn_permille: limit.burst_earn_permille,
+            version: limit.version,
+            reserved: limit.reserved,
+        }
+    }
+}
+
+/// The bytes of a key, at most 64 KiB.
+///
+/// # Safety
+/// `key` is null or valid for `length` bytes for the time of the call.
+pub unsafe fn key<'a>(key: *const c_char, length: usize) -> Result<&'a [u8], Status> {
+    if length > 65_536 {
+        return Err(Status::Invalid);
+    }
+    unsafe { slice(key.cast::<u8>(), length) }
+}

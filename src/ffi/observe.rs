@@ -1,0 +1,85 @@
+//! Observation: counters, versions, the names of statuses.
+use std::ffi::{CStr, c_char};
+
+use crate::decision::Status;
+use crate::ffi::args::{handle, write_sized};
+use crate::ffi::guard::status;
+use crate::ffi::types::*;
+
+/// == Observation ==
+/// ==
+/// Reads a client's counters into `*stats`, whose struct_size must be set (LIMITER_INIT); no further than
+/// that is written. The counters are read one after another, not at one instant.
+///
+/// # Safety
+/// See the header.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn limiter_stats_get(
+    client: *mut limiter_client_t,
+    stats: *mut limiter_stats,
+) -> limiter_status {
+    status(|| unsafe {
+        let client = handle(client)?;
+        if stats.is_null() {
+            return Err(Status::Invalid);
+        }
+        let size = stats.cast::<usize>().read();
+        if size < 2 * size_of::<u64>() || size % 8 != 0 {
+            return Err(Status::Invalid);
+        }
+        write_sized(stats, size, &client.0.stats()?);
+        Ok(Status::Ok)
+    })
+}
+
+/// Version of the loaded library: major << 16 | minor << 8 | patch.
+#[unsafe(no_mangle)]
+pub extern "C" fn limiter_version() -> u32 {
+    LIMITER_VERSION_MAJOR << 16 | LIMITER_VERSION_MINOR << 8 | LIMITER_VERSION_PATCH
+}
+
+/// ABI number of the loaded library. A program or binding made for another LIMITER_ABI must not use it.
+#[unsafe(no_mangle)]
+pub extern "C" fn limiter_abi_version() -> u32 {
+    LIMITER_ABI
+}
+
+/// A status's name, such as "LIMITER_DENIED"; "LIMITER_?" for a number that is none. Static, never NULL.
+#[unsafe(no_mangle)]
+pub extern "C" fn limiter_status_name(status: limiter_status) -> *const c_char {
+    words(status).0.as_ptr()
+}
+
+/// A status in an English sentence without a full stop. Static, never NULL.
+#[unsafe(no_mangle)]
+pub extern "C" fn limiter_status_message(status: limiter_status) -> *const c_char {
+    words(status).1.as_ptr()
+}
+
+fn words(status: limiter_status) -> (&'static CStr, &'static CStr) {
+    match status {
+        LIMITER_OK => (c"LIMITER_OK", c"done"),
+        LIMITER_PENDING => (c"LIMITER_PENDING", c"started; a completion will follow"),
+        LIMITER_DENIED => (c"LIMITER_DENIED", c"not admitted within the allowed wait"),
+        LIMITER_NEVER => (c"LIMITER_NEVER", c"can never be admitted"),
+        LIMITER_INVALID => (c"LIMITER_INVALID", c"an argument makes no sense"),
+        LIMITER_CONFIG => (c"LIMITER_CONFIG", c"a setting or limit was refused"),
+        LIMITER_CLOSED => (c"LIMITER_CLOSED", c"the client is shut down"),
+        LIMITER_TIMEOUT => (c"LIMITER_TIMEOUT", c"the library's own deadline passed"),
+        LIMITER_CANCELLED => (c"LIMITER_CANCELLED", c"the wait was cancelled"),
+        LIMITER_BACKEND => (c"LIMITER_BACKEND", c"the backend cannot answer"),
+        LIMITER_UNKNOWN_OUTCOME => {
+            (c"LIMITER_UNKNOWN_OUTCOME", c"the answer was lost; charged at most once")
+        }
+        LIMITER_STALE => (c"LIMITER_STALE", c"the permit or operation is over"),
+        LIMITER_FORKED => (c"LIMITER_FORKED", c"it belongs to the parent process"),
+        LIMITER_WOULD_DEADLOCK => {
+            (c"LIMITER_WOULD_DEADLOCK", c"a blocking call from a callback")
+        }
+        LIMITER_OVERLOADED => (c"LIMITER_OVERLOADED", c"too many waits are under way"),
+        LIMITER_RESOURCE => (c"LIMITER_RESOURCE", c"the system refused a resource"),
+        LIMITER_UNSUPPORTED => (c"LIMITER_UNSUPPORTED", c"not possible here"),
+        LIMITER_PANIC => (c"LIMITER_PANIC", c"a bug in the library was caught"),
+        _ => (c"LIMITER_?", c"no status of this library"),
+    }
+}

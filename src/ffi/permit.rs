@@ -1,0 +1,62 @@
+//! The verbs on a permit: release, renew, settle.
+use crate::ffi::args::handle;
+use crate::ffi::guard::status;
+use crate::ffi::types::*;
+use crate::limit::time::Span;
+
+/// == Permits ==
+///
+/// `limiter` is the one that granted the permit, or another of the same client.
+/// ==
+/// Gives a permit back: the semaphore's weight goes to those who wait; what was taken from rates and
+/// windows stays taken (limiter_settle() corrects that). A slot of limiter_pace() that is still to come
+/// is given back whole. LIMITER_STALE, with no effect, for a permit that is over; LIMITER_INVALID for 0;
+/// LIMITER_FORKED for one of the parent's. Never waits; may be called from a callback.
+///
+/// # Safety
+/// See the header.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn limiter_release(
+    limiter: *mut limiter_t,
+    permit: limiter_permit,
+) -> limiter_status {
+    status(|| unsafe { handle(limiter) }?.0.release(permit))
+}
+
+/// Makes a permit live for `lease_ms` (100 to 86 400 000) from now; 0 means the lease it was granted
+/// with. Only of use with LIMITER_NO_RENEW: otherwise the library renews in time. LIMITER_STALE if the
+/// permit is over or lost: then somebody else may hold what you held.
+///
+/// # Safety
+/// See the header.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn limiter_renew(
+    limiter: *mut limiter_t,
+    permit: limiter_permit,
+    lease_ms: u32,
+) -> limiter_status {
+    status(|| {
+        let limiter = unsafe { handle(limiter) }?;
+        let ranged = lease_ms == 0 || crate::config::LEASE_MS.contains(&lease_ms.into());
+        let lease = (lease_ms != 0).then(|| Span::millis(lease_ms.into()));
+        if ranged { limiter.0.renew(permit, lease) } else { Err(crate::decision::Status::Invalid) }
+    })
+}
+
+/// Corrects an estimate: the permit's call used `actual_weight`, not the weight it asked for. Less is
+/// given back, as far as time has not given it back already; more is charged, beyond the limit if need
+/// be, and later calls wait for it. Applies to the limits that count weight, except semaphores. Once for
+/// each permit, before it is released: after that, and after some thousand later calls on a limiter
+/// without a semaphore, LIMITER_STALE with no effect. A permit that is never settled stays at its
+/// estimate.
+///
+/// # Safety
+/// See the header.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn limiter_settle(
+    limiter: *mut limiter_t,
+    permit: limiter_permit,
+    actual_weight: u64,
+) -> limiter_status {
+    status(|| unsafe { handle(limiter) }?.0.settle(permit, actual_weight))
+}

@@ -1,0 +1,240 @@
+//! The verbs that ask: acquire, pace, peek, reset, penalize, many at once.
+use std::ffi::c_char;
+use std::time::Duration;
+
+use crate::decision::{Decision, Status};
+use crate::ffi::args::{Versioned, handle, out, slice, versioned, versioned_array};
+use crate::ffi::guard::{guard, status};
+use crate::ffi::limiter::key;
+use crate::ffi::types::*;
+use crate::limit::time::Span;
+use crate::op::{Request, Weights};
+
+/// == The verbs ==
+///
+/// For each of them a NULL request means LIMITER_INIT(limiter_request): the empty key, weight 1, no
+/// wait. LIMITER_INVALID for a NULL limiter or out, a key over 65 536 bytes, a wrong struct_size, an
+/// unknown flag, or weights_len that is not the number of limits; nothing is changed then.
+/// ==
+/// Takes from all limits, or from none; waits for it up to `wait_ms`.
+///
+/// LIMITER_OK: admitted; release `out->permit` when done. LIMITER_DENIED: not within `wait_ms`; where
+/// that is known beforehand the answer comes at once; nothing is charged, and no place in the queue
+/// is lost to others. LIMITER_NEVER, LIMITER_CANCELLED, LIMITER_CLOSED, LIMITER_OVERLOADED,
+/// LIMITER_BACKEND, LIMITER_UNKNOWN_OUTCOME as named above. Those who wait for one key are admitted in
+/// the order in which they came, and a call that does not wait never overtakes one that does.
+///
+/// A permit of a limiter without a semaphore need not be released: there is nothing to give back, and
+/// the library forgets old ones by itself (settle them within some thousand calls).
+///
+/// Blocks up to `wait_ms`, whatever signals arrive. Not from a callback.
+///
+/// # Safety
+/// See the header.
+#[must_use]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn limiter_acquire(
+    limiter: *mut limiter_t,
+    request: *const limiter_request,
+    out: *mut limiter_decision,
+) -> limiter_status {
+    unsafe { decide(limiter, request, out, |l, r| l.acquire(r)) }
+}
+
+/// Books the next moment at which `request->weight` may start, and answers how long to sleep until
+/// then: `out->retry_after_us`, 0 for now. The slot is yours, so sleep, then start. Waits for nothing
+/// itself. LIMITER_DENIED, with nothing booked, if the sleep would be longer than `wait_ms` (0: no
+/// sleep at all; negative: any). limiter_release() on `out->permit` before its time gives the slot
+/// back. LIMITER_INVALID for a limiter that holds a semaphore: limiter_acquire() is the verb for it.
+///
+/// # Safety
+/// See the header.
+#[must_use]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn limiter_pace(
+    limiter: *mut limiter_t,
+    request: *const limiter_request,
+    out: *mut limiter_decision,
+) -> limiter_status {
+    unsafe { decide(limiter, request, out, |l, r| l.pace(r)) }
+}
+
+/// limiter_pace() for any delay, in one number: how many milliseconds to sleep, rounded up, or a
+/// negative status with nothing booked. A weight that can never fit answers LIMITER_PACE_NEVER.
+///
+/// # Safety
+/// See the header.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn limiter_pace_ms(
+    limiter: *mut limiter_t,
+    key: *const c_char,
+    key_len: usize,
+    weight: u64,
+) -> i64 {
+    guard(LIMITER_PANIC as i64, || {
+        let request = limiter_request { key, key_len, weight, wait_ms: -1, ..Versioned::INIT };
+        let mut decision = limiter_decision::from(Decision::of(Status::Invalid));
+        match unsafe { limiter_pace(limiter, &request, &mut decision) } {
+            LIMITER_OK => decision.retry_after_us.div_ceil(1_000) as i64,
+            error if error < 0 => error as i64,
+            _ => LIMITER_PACE_NEVER,
+        }
+    })
+}
+
+/// What limiter_acquire() without a wait would answer now, charging nothing: LIMITER_OK or
+/// LIMITER_DENIED, with the same numbers and no permit.
+///
+/// # Safety
+/// See the header.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn limiter_peek(
+    limiter: *mut limiter_t,
+    request: *const limiter_request,
+    out: *mut limiter_decision,
+) -> limiter_status {
+    unsafe { decide(limiter, request, out, |l, r| l.peek(r)) }
+}
+
+/// Makes a key as new: rates and windows start afresh, permits held on it become LIMITER_STALE, and
+/// those who wait are admitted as the new state allows. Also heals a Redis key that somebody else wrote
+/// to.
+///
+/// # Safety
+/// See the header.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn limiter_reset(
+    limiter: *mut limiter_t,
+    key: *const c_char,
+    key_len: usize,
+) -> limiter_status {
+    status(|| unsafe { handle(limiter)?.0.reset(self::key(key, key_len)?) })
+}
+
+/// Lets nothing start on a key for `retry_after_us` from now, at most max_penalty_ms: what to call when
+/// the service behind it said "too many requests, come back in". A running penalty is never
+/// shortened. Calls that were admitted go on; those booked or waiting are put off, in their order and
+/// with the distances between them.
+///
+/// # Safety
+/// See the header.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn limiter_penalize(
+    limiter: *mut limiter_t,
+    key: *const c_char,
+    key_len: usize,
+    retry_after_us: u64,
+) -> limiter_status {
+    status(|| unsafe {
+        handle(limiter)?.0.penalize(self::key(key, key_len)?, Span(retry_after_us))
+    })
+}
+
+/// `count` (to 65 536) requests without a wait, decided in their order, each for itself, as if by
+/// limiter_acquire() one after another: `out[i]` answers `requests[i]`. wait_ms is not read. LIMITER_OK
+/// when all were decided, whatever the answers; otherwise nothing was done. One round trip on Redis.
+///
+/// # Safety
+/// See the header.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn limiter_try_many(
+    limiter: *mut limiter_t,
+    requests: *const limiter_request,
+    out: *mut limiter_decision,
+    count: usize,
+) -> limiter_status {
+    status(|| unsafe {
+        let limiter = handle(limiter)?;
+        if count > 65_536 {
+            return Err(Status::Invalid);
+        }
+        if count == 0 {
+            return Ok(Status::Ok);
+        }
+        if out.is_null() {
+            return Err(Status::Invalid);
+        }
+        let raw = versioned_array(requests, count)?;
+        let read: Vec<Request> = raw.iter().map(|r| read(r)).collect::<Result<_, _>>()?;
+        let decisions = limiter.0.try_many(&read)?;
+        for (i, decision) in decisions.into_iter().enumerate() {
+            out.add(i).write(decision.into());
+        }
+        Ok(Status::Ok)
+    })
+}
+
+/// One question, one answer: reads the request, asks, writes the whole decision.
+unsafe fn decide(
+    limiter: *const limiter_t,
+    request: *const limiter_request,
+    answer: *mut limiter_decision,
+    ask: impl FnOnce(&crate::limiter::Limiter, &Request) -> Result<Decision, Status>,
+) -> limiter_status {
+    status(|| unsafe {
+        let answer = out(answer)?;
+        let request = match request.is_null() {
+            true => limiter_request::INIT,
+            false => versioned(request).inspect_err(|s| *answer = Decision::of(*s).into())?,
+        };
+        let decision = handle(limiter)
+            .and_then(|limiter| ask(&limiter.0, &read(&request)?))
+            .unwrap_or_else(|status| Decision { user_data: request.user_data, ..Decision::of(status) });
+        *answer = decision.into();
+        Ok(decision.status)
+    })
+}
+
+/// A request as the core takes it.
+///
+/// # Safety
+/// The request's pointers are valid for the time of the call.
+pub unsafe fn read<'a>(request: &limiter_request) -> Result<Request<'a>, Status> {
+    const KNOWN: u32 = LIMITER_NO_RENEW | LIMITER_TELL_LOST;
+    let lease_ok = request.lease_ms == 0
+        || crate::config::LEASE_MS.contains(&u64::from(request.lease_ms));
+    let weights_ok = request.weights.is_null() == (request.weights_len == 0);
+    if request.flags & !KNOWN != 0 || request.reserved != 0 || !lease_ok || !weights_ok {
+        return Err(Status::Invalid);
+    }
+    let weights = match request.weights.is_null() {
+        true => Weights::Same(request.weight),
+        false if request.weights_len > 16 => return Err(Status::Invalid),
+        false => Weights::Each(unsafe { slice(request.weights, request.weights_len) }?),
+    };
+    Ok(Request {
+        key: unsafe { key(request.key, request.key_len) }?,
+        weights,
+        wait: wait_of(request.wait_ms).map(|wait| Span(wait.as_micros() as u64)),
+        lease: (request.lease_ms != 0).then(|| Span::millis(request.lease_ms.into())),
+        renew: request.flags & LIMITER_NO_RENEW == 0,
+        tell_lost: request.flags & LIMITER_TELL_LOST != 0,
+        user_data: request.user_data,
+    })
+}
+
+/// Milliseconds as C counts waits: negative is without limit.
+pub fn wait_of(ms: i32) -> Option<Duration> {
+    u64::try_from(ms).ok().map(Duration::from_millis)
+}
+
+impl From<Decision> for limiter_decision {
+    fn from(d: Decision) -> limiter_decision {
+        limiter_decision {
+            status: d.status as i32,
+            flags: d.flags,
+            permit: d.permit,
+            op: d.op,
+            user_data: d.user_data,
+            limit: d.limit,
+            remaining: d.remaining,
+            retry_after_us: d.retry_after_us,
+            reset_after_us: d.reset_after_us,
+            waited_us: d.waited_us,
+            fence: d.fence,
+            index: d.index,
+            queue_position: d.queue_position,
+            reserved: [0; 5],
+        }
+    }
+}
