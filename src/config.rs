@@ -104,7 +104,10 @@ impl Config {
                 self.clock = choice(
                     key,
                     value,
-                    &[("monotonic", ClockKind::Monotonic), ("virtual", ClockKind::Virtual)],
+                    &[
+                        ("monotonic", ClockKind::Monotonic),
+                        ("virtual", ClockKind::Virtual),
+                    ],
                 )?
             }
             "lease_ms" => self.lease = Span::millis(number(key, value, LEASE_MS)?),
@@ -143,28 +146,44 @@ impl Config {
 /// A plain decimal number in `range`: no sign, no exponent, no spaces.
 fn number(key: &str, value: &str, range: RangeInclusive<u64>) -> Result<u64, String> {
     let plain = !value.is_empty() && value.bytes().all(|b| b.is_ascii_digit());
-    plain.then(|| value.parse().ok()).flatten().filter(|n| range.contains(n)).ok_or_else(|| {
-        format!(
-            "{key} must be a whole number from {} to {}, not \"{}\"",
-            range.start(),
-            range.end(),
-            short(value)
-        )
-    })
+    plain
+        .then(|| value.parse().ok())
+        .flatten()
+        .filter(|n| range.contains(n))
+        .ok_or_else(|| {
+            format!(
+                "{key} must be a whole number from {} to {}, not \"{}\"",
+                range.start(),
+                range.end(),
+                short(value)
+            )
+        })
 }
 
 fn choice<T: Copy>(key: &str, value: &str, choices: &[(&str, T)]) -> Result<T, String> {
-    choices.iter().find(|(name, _)| *name == value).map(|(_, chosen)| *chosen).ok_or_else(|| {
-        let names: Vec<&str> = choices.iter().map(|(name, _)| *name).collect();
-        format!("{key} must be {}, not \"{}\"", names.join(" or "), short(value))
-    })
+    choices
+        .iter()
+        .find(|(name, _)| *name == value)
+        .map(|(_, chosen)| *chosen)
+        .ok_or_else(|| {
+            let names: Vec<&str> = choices.iter().map(|(name, _)| *name).collect();
+            format!(
+                "{key} must be {}, not \"{}\"",
+                names.join(" or "),
+                short(value)
+            )
+        })
 }
 
 fn text(key: &str, value: &str, length: RangeInclusive<usize>) -> Result<String, String> {
     if length.contains(&value.len()) {
         return Ok(value.into());
     }
-    Err(format!("{key} must be {} to {} bytes long", length.start(), length.end()))
+    Err(format!(
+        "{key} must be {} to {} bytes long",
+        length.start(),
+        length.end()
+    ))
 }
 
 /// Enough of a caller's text to recognise it in a message.
@@ -193,10 +212,23 @@ mod tests {
             config.set(key, &most.to_string()).unwrap();
             for bad in [(least - 1).to_string(), (most + 1).to_string()] {
                 let message = config.set(key, &bad).unwrap_err();
-                assert!(message.contains(key) && message.contains(&most.to_string()), "{message}");
+                assert!(
+                    message.contains(key) && message.contains(&most.to_string()),
+                    "{message}"
+                );
             }
-            for bad in ["", "NaN", "inf", "-1", "+1", "1e3", " 1", "1.0", "0x10", "9223372036854775808"]
-            {
+            for bad in [
+                "",
+                "NaN",
+                "inf",
+                "-1",
+                "+1",
+                "1e3",
+                " 1",
+                "1.0",
+                "0x10",
+                "9223372036854775808",
+            ] {
                 config.set(key, bad).unwrap_err();
             }
         }
@@ -206,7 +238,12 @@ mod tests {
     fn unknown_keys_and_choices_are_refused_by_name() {
         let mut config = Config::default();
         assert!(config.set("lease", "1").unwrap_err().contains("\"lease\""));
-        assert!(config.set("clock", "wall").unwrap_err().contains("monotonic or virtual"));
+        assert!(
+            config
+                .set("clock", "wall")
+                .unwrap_err()
+                .contains("monotonic or virtual")
+        );
         let long = "x".repeat(65_536);
         assert!(config.set(&long, "").unwrap_err().len() < 100);
     }

@@ -45,7 +45,10 @@ struct Tagged<T> {
 
 impl<T: Send + Sync> ForkLocal<T> {
     pub const fn new() -> ForkLocal<T> {
-        ForkLocal { current: AtomicPtr::new(std::ptr::null_mut()), building: AtomicU64::new(0) }
+        ForkLocal {
+            current: AtomicPtr::new(std::ptr::null_mut()),
+            building: AtomicU64::new(0),
+        }
     }
 
     /// The value of this generation, if it was built.
@@ -63,7 +66,10 @@ impl<T: Send + Sync> ForkLocal<T> {
         self.lock();
         let unlock = Unlock(&self.building);
         if self.get().is_none() {
-            let tagged = Box::new(Tagged { generation: generation(), value: build()? });
+            let tagged = Box::new(Tagged {
+                generation: generation(),
+                value: build()?,
+            });
             // The inherited value, if any, is leaked: dropping it would disturb the parent.
             self.current.store(Box::into_raw(tagged), Ordering::Release);
         }
@@ -117,7 +123,10 @@ mod tests {
         let local = ForkLocal::<u32>::new();
         local.building.store(u64::MAX, Ordering::Relaxed); // held by a thread of another generation
         assert_eq!(local.get_or_build(|| Ok::<_, ()>(7)), Ok(&7));
-        assert_eq!(local.get_or_build(|| -> Result<u32, ()> { unreachable!() }), Ok(&7));
+        assert_eq!(
+            local.get_or_build(|| -> Result<u32, ()> { unreachable!() }),
+            Ok(&7)
+        );
         let failing = ForkLocal::<u32>::new();
         assert_eq!(failing.get_or_build(|| Err("no")), Err("no"));
         assert_eq!(failing.get_or_build(|| Ok::<_, &str>(1)), Ok(&1));

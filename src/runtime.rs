@@ -1,0 +1,46 @@
+//! Threads of the library: named, and deaf to signals, which belong to the host program.
+use std::io;
+use std::thread::Builder;
+
+use nix::sys::signal::{SigSet, SigmaskHow, pthread_sigmask};
+
+/// Starts a thread that receives no signal. The mask is set before it exists, so there is no moment at
+/// which it could: a write to a reset peer would otherwise raise SIGPIPE in it and end the host.
+pub fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    let mut host = SigSet::empty();
+    pthread_sigmask(
+        SigmaskHow::SIG_SETMASK,
+        Some(&SigSet::all()),
+        Some(&mut host),
+    )?;
+    let spawned = Builder::new().name(name.into()).spawn(body);
+    pthread_sigmask(SigmaskHow::SIG_SETMASK, Some(&host), None)?;
+    spawned.map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_library_thread_blocks_every_signal_and_the_host_thread_is_as_before() {
+        let before = SigSet::thread_get_mask().unwrap();
+        let (tell, told) = std::sync::mpsc::channel();
+        spawn("limiter-test", move || {
+            let name = std::thread::current().name().map(str::to_owned);
+            tell.send((SigSet::thread_get_mask().unwrap(), name))
+                .unwrap();
+        })
+        .unwrap();
+        let (mask, name) = told.recv().unwrap();
+        for signal in nix::sys::signal::Signal::iterator() {
+            use nix::sys::signal::Signal::{SIGKILL, SIGSTOP};
+            assert!(
+                mask.contains(signal) || matches!(signal, SIGKILL | SIGSTOP),
+                "{signal}"
+            );
+        }
+        assert_eq!(name.as_deref(), Some("limiter-test"));
+        assert_eq!(SigSet::thread_get_mask().unwrap(), before);
+    }
+}
