@@ -50,11 +50,14 @@ pub enum Level {
     Debug = 4,
 }
 
+/// Receives log records.
+pub type LogHook = Arc<dyn Fn(Level, &str) + Send + Sync>;
+
 /// Where log records go, and up to which level.
 #[derive(Clone)]
 pub struct Log {
     pub level: i32,
-    pub write: Arc<dyn Fn(Level, &str) + Send + Sync>,
+    pub write: LogHook,
 }
 
 impl std::fmt::Debug for Log {

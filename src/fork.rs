@@ -44,7 +44,7 @@ struct Tagged<T> {
 }
 
 impl<T: Send + Sync> ForkLocal<T> {
-    pub const fn new() -> ForkLocal<T> {
+    pub const fn empty() -> ForkLocal<T> {
         ForkLocal {
             current: AtomicPtr::new(std::ptr::null_mut()),
             building: AtomicU64::new(0),
@@ -120,14 +120,14 @@ mod tests {
 
     #[test]
     fn builds_once_and_steals_an_inherited_lock() {
-        let local = ForkLocal::<u32>::new();
+        let local = ForkLocal::<u32>::empty();
         local.building.store(u64::MAX, Ordering::Relaxed); // held by a thread of another generation
         assert_eq!(local.get_or_build(|| Ok::<_, ()>(7)), Ok(&7));
         assert_eq!(
             local.get_or_build(|| -> Result<u32, ()> { unreachable!() }),
             Ok(&7)
         );
-        let failing = ForkLocal::<u32>::new();
+        let failing = ForkLocal::<u32>::empty();
         assert_eq!(failing.get_or_build(|| Err("no")), Err("no"));
         assert_eq!(failing.get_or_build(|| Ok::<_, &str>(1)), Ok(&1));
     }
