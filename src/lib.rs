@@ -4,11 +4,23 @@
 //! - [`limit`]: the algorithms, pure: state + time + weight -> decision.
 //! - [`decision`]: the words every layer shares: status, decision.
 //! - [`config`]: a client's settings, from strings.
+//! - [`stats`]: what is counted.
 //! - [`runtime`], [`fork`]: the library's threads, and what a fork does to what it holds.
+//! - [`clock`], [`timer`]: time, and what falls due.
+//! - [`op`], [`queue`], [`callback`], over [`mailbox`]: what is asked, and the ways its one answer takes.
+//! - [`permit`]: the numbers of what is held.
 #![deny(unsafe_code)]
 
+pub mod callback;
+pub mod clock;
 pub mod config;
 pub mod decision;
 pub mod fork;
 pub mod limit;
+pub mod mailbox;
+pub mod op;
+pub mod permit;
+pub mod queue;
 pub mod runtime;
+pub mod stats;
+pub mod timer;

@@ -1,0 +1,224 @@
+//! The thread on which callbacks run: its own, so that a slow one delays nothing but other callbacks.
+use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::{Duration, Instant};
+
+use crate::config::LostHook;
+use crate::decision::{Decision, Status};
+use crate::mailbox::Mailbox;
+use crate::runtime;
+
+/// Receives the completion of one operation.
+pub type Callback = Box<dyn FnOnce(Decision) + Send>;
+
+thread_local! {
+    static INSIDE: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether the calling thread is running a callback: then it must not block in this library.
+pub fn inside() -> bool {
+    INSIDE.get()
+}
+
+/// Callbacks that are due, in order. Its lock is taken last, under a shard's.
+pub struct Callbacks {
+    lost: Option<LostHook>,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    due: Mailbox<Key, Job>,
+    running: bool,
+    busy: bool,
+    closed: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+enum Key {
+    Completion(u64),
+    Lost(u64),
+}
+
+enum Job {
+    Completion(Decision, Callback),
+    Lost(u64),
+}
+
+impl Callbacks {
+    /// `lost` is told of each permit whose lease ended while it was held.
+    pub fn new(lost: Option<LostHook>) -> Arc<Callbacks> {
+        Arc::new(Callbacks {
+            lost,
+            state: Mutex::default(),
+            changed: Condvar::new(),
+        })
+    }
+
+    /// Makes sure that callbacks will run. To be asked before promising one.
+    pub fn ready(self: &Arc<Callbacks>) -> Result<(), Status> {
+        let mut state = self.state.lock().unwrap();
+        if !state.running && !state.closed {
+            let callbacks = Arc::clone(self);
+            runtime::spawn("limiter-callback", move || callbacks.run())
+                .map_err(|_| Status::Resource)?;
+            state.running = true;
+        }
+        Ok(())
+    }
+
+    /// Queues a completion, to be followed by [`Callbacks::wake`] once no lock is held.
+    pub fn push(&self, decision: Decision, callback: Callback) {
+        let job = Job::Completion(decision, callback);
+        self.state
+            .lock()
+            .unwrap()
+            .due
+            .push(Key::Completion(decision.op), job);
+    }
+
+    /// Queues word of a lost lease, as [`Callbacks::push`] does, if anybody wants it.
+    pub fn push_lost(self: &Arc<Callbacks>, permit: u64) {
+        if self.lost.is_some() && self.ready().is_ok() {
+            self.state
+                .lock()
+                .unwrap()
+                .due
+                .push(Key::Lost(permit), Job::Lost(permit));
+        }
+    }
+
+    pub fn wake(&self) {
+        self.changed.notify_all();
+    }
+
+    /// Whether this operation's callback waits to be run.
+    pub fn holds(&self, op: u64) -> bool {
+        self.state
+            .lock()
+            .unwrap()
+            .due
+            .get(&Key::Completion(op))
+            .is_some()
+    }
+
+    /// Takes back a completion whose callback has not begun.
+    pub fn take(&self, op: u64) -> Option<Decision> {
+        match self.state.lock().unwrap().due.take(&Key::Completion(op))? {
+            Job::Completion(decision, _) => Some(decision),
+            Job::Lost(_) => unreachable!("its key is another"),
+        }
+    }
+
+    /// Waits until every callback that is due has run; false if that took longer than `timeout`.
+    pub fn drain(&self, timeout: Option<Duration>) -> bool {
+        let deadline = timeout.and_then(|t| Instant::now().checked_add(t));
+        let mut state = self.state.lock().unwrap();
+        while state.busy || !state.due.is_empty() {
+            state = match deadline {
+                None => self.changed.wait(state).unwrap(),
+                Some(deadline) => {
+                    let left = deadline.saturating_duration_since(Instant::now());
+                    if left.is_zero() {
+                        return false;
+                    }
+                    self.changed.wait_timeout(state, left).unwrap().0
+                }
+            };
+        }
+        true
+    }
+
+    /// The thread ends when it has run what is due.
+    pub fn close(&self) {
+        self.state.lock().unwrap().closed = true;
+        self.changed.notify_all();
+    }
+
+    fn run(&self) {
+        INSIDE.set(true);
+        let mut state = self.state.lock().unwrap();
+        loop {
+            let Some(job) = state.due.pop() else {
+                if state.closed {
+                    return;
+                }
+                state = self.changed.wait(state).unwrap();
+                continue;
+            };
+            state.busy = true;
+            drop(state);
+            // A callback that unwinds has had its call; the others still want theirs.
+            let _ = catch_unwind(AssertUnwindSafe(|| self.call(job)));
+            state = self.state.lock().unwrap();
+            state.busy = false;
+            self.changed.notify_all();
+        }
+    }
+
+    fn call(&self, job: Job) {
+        match job {
+            Job::Completion(decision, callback) => callback(decision),
+            Job::Lost(permit) => {
+                if let Some(lost) = &self.lost {
+                    lost(permit);
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc;
+
+    fn done(op: u64) -> Decision {
+        Decision {
+            op,
+            ..Decision::of(Status::Ok)
+        }
+    }
+
+    #[test]
+    fn callbacks_run_in_order_on_their_thread_and_one_that_unwinds_stops_no_other() {
+        let (tell, told) = mpsc::channel();
+        let callbacks = Callbacks::new(None);
+        callbacks.ready().unwrap();
+        for op in 1..=3 {
+            let tell = tell.clone();
+            let callback = move |d: Decision| {
+                let name = std::thread::current().name().map(str::to_owned);
+                tell.send((d.op, name, inside())).unwrap();
+                assert_ne!(d.op, 2, "on purpose");
+            };
+            callbacks.push(done(op), Box::new(callback));
+        }
+        callbacks.wake();
+        assert!(callbacks.drain(Some(Duration::from_secs(60))));
+        let name = Some("limiter-callback".to_owned());
+        let expected: Vec<_> = (1..=3).map(|op| (op, name.clone(), true)).collect();
+        assert_eq!(told.try_iter().collect::<Vec<_>>(), expected);
+        assert!(!inside());
+        callbacks.close();
+    }
+
+    #[test]
+    fn one_taken_back_does_not_run_and_a_busy_one_is_waited_for() {
+        let (go, gone) = mpsc::channel::<()>();
+        let callbacks = Callbacks::new(None);
+        callbacks.push(done(1), Box::new(move |_| gone.recv().unwrap()));
+        callbacks.push(done(2), Box::new(|_| panic!("taken back")));
+        assert!(callbacks.holds(2));
+        assert_eq!(callbacks.take(2).map(|d| d.op), Some(2));
+        assert_eq!(callbacks.take(2), None);
+        assert!(!callbacks.drain(Some(Duration::ZERO)));
+        callbacks.ready().unwrap();
+        assert!(!callbacks.drain(Some(Duration::from_millis(1))));
+        go.send(()).unwrap();
+        assert!(callbacks.drain(None));
+        callbacks.close();
+    }
+}

@@ -1,0 +1,141 @@
+//! The time a memory client lives by: the system's monotonic clock, or one that a test moves.
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use crate::limit::time::{Monotone, Span, Time};
+
+/// Microseconds since 1970 as they stood when the clock was made, and never backwards from there.
+pub struct Clock(Kind);
+
+enum Kind {
+    /// Wall time at the start, so that windows align to it, plus what the monotonic clock has
+    /// advanced since: later changes of the wall clock have no effect.
+    Monotonic { wall: Time, start: Instant },
+    Virtual {
+        shown: AtomicU64,
+        source: Mutex<Source>,
+    },
+}
+
+/// What a virtual clock was set to, which may step back, and what becomes of it.
+pub struct Source {
+    raw: Time,
+    monotone: Monotone,
+}
+
+impl Clock {
+    /// Where a virtual clock starts: far enough from zero that windows have a past.
+    pub const VIRTUAL_START: Time = Time(1_000_000_000_000_000);
+    /// A virtual clock stops here.
+    pub const VIRTUAL_END: Time = Time(1 << 52);
+
+    pub fn monotonic() -> Clock {
+        let wall = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default();
+        Clock(Kind::Monotonic {
+            wall: Time(micros(wall)),
+            start: Instant::now(),
+        })
+    }
+
+    /// A clock that stands still until it is moved.
+    pub fn virtual_clock() -> Clock {
+        let raw = Clock::VIRTUAL_START;
+        let mut monotone = Monotone::default();
+        monotone.observe(raw);
+        let source = Mutex::new(Source { raw, monotone });
+        Clock(Kind::Virtual {
+            shown: AtomicU64::new(raw.0),
+            source,
+        })
+    }
+
+    pub fn now(&self) -> Time {
+        match &self.0 {
+            Kind::Monotonic { wall, start } => *wall + Span(micros(start.elapsed())),
+            Kind::Virtual { shown, .. } => Time(shown.load(Ordering::Acquire)),
+        }
+    }
+
+    pub fn is_virtual(&self) -> bool {
+        matches!(self.0, Kind::Virtual { .. })
+    }
+
+    /// How long to sleep until `at`; `None` where no sleep helps because the clock is virtual.
+    pub fn sleep_until(&self, at: Time) -> Option<Duration> {
+        match &self.0 {
+            Kind::Monotonic { wall, start } => {
+                let due = start.checked_add(Duration::from_micros(at.since(*wall).0));
+                Some(due.map_or(Duration::MAX, |due| {
+                    due.saturating_duration_since(Instant::now())
+                }))
+            }
+            Kind::Virtual { .. } => None,
+        }
+    }
+
+    /// The right to move a virtual clock; held by one thread at a time.
+    pub(crate) fn source(&self) -> Option<MutexGuard<'_, Source>> {
+        match &self.0 {
+            Kind::Monotonic { .. } => None,
+            Kind::Virtual { source, .. } => Some(source.lock().unwrap()),
+        }
+    }
+
+    /// Shows `at` from now on, unless that is in the past. Only for the holder of the source.
+    pub(crate) fn show(&self, at: Time) {
+        if let Kind::Virtual { shown, .. } = &self.0 {
+            shown.fetch_max(at.0, Ordering::AcqRel);
+        }
+    }
+}
+
+impl Source {
+    /// Sets the raw clock; answers what it means for a clock that never runs backwards.
+    pub(crate) fn set(&mut self, raw: Time) -> Time {
+        self.raw = raw.min(Clock::VIRTUAL_END);
+        self.monotone.observe(self.raw)
+    }
+
+    pub(crate) fn advance(&mut self, by: Span) -> Time {
+        self.set(self.raw + by)
+    }
+}
+
+/// Whole microseconds; cheaper than `Duration::as_micros`, which divides 128 bits.
+fn micros(d: Duration) -> u64 {
+    d.as_secs() * 1_000_000 + u64::from(d.subsec_micros())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_virtual_clock_set_back_stands_still_and_then_goes_on() {
+        let clock = Clock::virtual_clock();
+        let start = clock.now();
+        assert_eq!(start, Clock::VIRTUAL_START);
+        let go = |to: Time| clock.show(to);
+        let mut source = clock.source().unwrap();
+        go(source.advance(Span::secs(10)));
+        assert_eq!(clock.now(), start + Span::secs(10));
+        go(source.set(start + Span::secs(7)));
+        assert_eq!(clock.now(), start + Span::secs(10));
+        go(source.advance(Span::secs(1)));
+        assert_eq!(clock.now(), start + Span::secs(11));
+    }
+
+    #[test]
+    fn the_monotonic_clock_starts_at_wall_time_and_sleeps_to_its_own_microsecond() {
+        let clock = Clock::monotonic();
+        let wall = micros(SystemTime::now().duration_since(UNIX_EPOCH).unwrap());
+        assert!(clock.now().0.abs_diff(wall) < 5_000_000);
+        let due = clock.now() + Span(300);
+        std::thread::sleep(clock.sleep_until(due).unwrap());
+        assert!(clock.now() >= due);
+        assert_eq!(clock.sleep_until(due), Some(Duration::ZERO));
+    }
+}

@@ -1,0 +1,139 @@
+//! What is asked, and where its answer goes.
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::Duration;
+
+use crate::callback::{Callback, Callbacks};
+use crate::decision::Decision;
+use crate::limit::time::Span;
+use crate::queue::Queue;
+
+/// Units to take: the same of each limit that counts weight, or a number for each limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Weights<'a> {
+    Same(u64),
+    Each(&'a [u64]),
+}
+
+/// One question.
+#[derive(Clone, Copy, Debug)]
+pub struct Request<'a> {
+    pub key: &'a [u8],
+    pub weights: Weights<'a>,
+    /// Longest wait; `None` is without limit, zero tries once.
+    pub wait: Option<Span>,
+    /// Lease of this permit; `None`: the limit's.
+    pub lease: Option<Span>,
+    /// Renew the permit in the background while it is held.
+    pub renew: bool,
+    /// Complete once more when the lease is lost. For a queue only.
+    pub tell_lost: bool,
+    /// Comes back in the decision; what waits are cancelled by.
+    pub user_data: u64,
+}
+
+impl Request<'_> {
+    /// The empty key, weight 1, no wait.
+    pub const TRY: Request<'static> = Request {
+        key: &[],
+        weights: Weights::Same(1),
+        wait: Some(Span::ZERO),
+        lease: None,
+        renew: true,
+        tell_lost: false,
+        user_data: 0,
+    };
+}
+
+/// Where the one completion of an operation goes. Whoever removes the operation from its shard delivers
+/// it, so it is delivered once.
+pub enum Sink {
+    /// A thread that waits for it.
+    Thread(Arc<Parker>),
+    Queue(Arc<Queue>),
+    /// Also for what is decided at once: it then still answers PENDING first.
+    Callback(Callback),
+}
+
+/// Where one thread waits for one completion.
+#[derive(Default)]
+pub struct Parker {
+    decision: Mutex<Option<Decision>>,
+    decided: Condvar,
+}
+
+impl Parker {
+    /// Waits for the completion, but only so long (`None`: as long as it takes).
+    pub fn wait(&self, longest: Option<Duration>) -> Option<Decision> {
+        let decision = self.decision.lock().unwrap();
+        match longest {
+            None => *self.decided.wait_while(decision, |d| d.is_none()).unwrap(),
+            Some(t) => {
+                *self
+                    .decided
+                    .wait_timeout_while(decision, t, |d| d.is_none())
+                    .unwrap()
+                    .0
+            }
+        }
+    }
+}
+
+/// What was delivered under a lock and is to be woken when it is released.
+#[must_use]
+#[derive(Default)]
+pub struct Wakes {
+    parkers: Vec<Arc<Parker>>,
+    queues: Vec<Arc<Queue>>,
+    callbacks: bool,
+}
+
+impl Wakes {
+    /// Hands a decision to its sink. False: nobody will take it.
+    pub fn deliver(&mut self, sink: Sink, decision: Decision, callbacks: &Callbacks) -> bool {
+        match sink {
+            Sink::Thread(parker) => {
+                let before = parker.decision.lock().unwrap().replace(decision);
+                assert!(before.is_none(), "an operation completes once");
+                self.parkers.push(parker);
+                true
+            }
+            Sink::Queue(queue) => {
+                let taken = queue.push(decision);
+                self.queue(queue);
+                taken
+            }
+            Sink::Callback(callback) => {
+                callbacks.push(decision, callback);
+                self.callbacks = true;
+                true
+            }
+        }
+    }
+
+    pub fn queue(&mut self, queue: Arc<Queue>) {
+        if self
+            .queues
+            .last()
+            .is_none_or(|last| !Arc::ptr_eq(last, &queue))
+        {
+            self.queues.push(queue);
+        }
+    }
+
+    pub fn callbacks(&mut self) {
+        self.callbacks = true;
+    }
+
+    /// Wakes whom something was delivered to. Without any lock held.
+    pub fn wake(self, callbacks: &Callbacks) {
+        for parker in self.parkers {
+            parker.decided.notify_one();
+        }
+        for queue in self.queues {
+            queue.wake();
+        }
+        if self.callbacks {
+            callbacks.wake();
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! The numbers by which permits and operations are known outside, and what remembers them.
+//!
+//! A number names the process generation it was made in, the shard that knows it, and a serial that is
+//! never used again, so a copy of an old number can be told from a live one for ever.
+use std::collections::VecDeque;
+
+use crate::decision::Status;
+
+/// `generation (12 bits) | serial (46) | shard (6)`. Never 0.
+#[derive(Clone, Copy, Debug)]
+pub struct Numbers {
+    generation: u64,
+}
+
+impl Numbers {
+    pub const SHARDS: usize = 1 << SHARD_BITS;
+
+    /// `generation`: how many forks lie between the process that loaded the library and this one.
+    pub fn new(generation: u64) -> Numbers {
+        Numbers {
+            generation: generation & (u64::MAX >> (64 - GENERATION_BITS)),
+        }
+    }
+
+    pub fn make(&self, shard: usize, serial: u64) -> u64 {
+        debug_assert!(shard < Numbers::SHARDS);
+        let serial = serial & SERIAL_MASK;
+        self.generation << (SERIAL_BITS + SHARD_BITS) | serial << SHARD_BITS | shard as u64
+    }
+
+    /// Shard and serial. INVALID for 0, FORKED for a number of an earlier generation, STALE for one that
+    /// this process cannot have made.
+    pub fn read(&self, number: u64) -> Result<(usize, u64), Status> {
+        if number == 0 {
+            return Err(Status::Invalid);
+        }
+        let generation = number >> (SERIAL_BITS + SHARD_BITS);
+        if generation != self.generation {
+            let older = generation < self.generation;
+            return Err(if older { Status::Forked } else { Status::Stale });
+        }
+        let shard = number as usize & (Numbers::SHARDS - 1);
+        Ok((shard, number >> SHARD_BITS & SERIAL_MASK))
+    }
+
+    /// A serial to start from, so that numbers of different clients do not coincide by counting alike.
+    pub fn start(seed: u64) -> u64 {
+        1 + (seed & SERIAL_MASK >> 1)
+    }
+}
+
+const GENERATION_BITS: u32 = 12;
+const SERIAL_BITS: u32 = 46;
+const SHARD_BITS: u32 = 6;
+const SERIAL_MASK: u64 = (1 << SERIAL_BITS) - 1;
+
+/// The latest records of a kind that nobody has to give back: bounded, the oldest are forgotten.
+/// Serials count up by one, so a record is found by subtraction.
+pub struct Recent<T> {
+    records: VecDeque<Option<T>>,
+    /// Serial of the first in `records`.
+    first: u64,
+}
+
+impl<T> Recent<T> {
+    /// Kept without asking.
+    pub const KEPT: usize = 1024;
+    /// Kept at most, while they are still of use.
+    pub const MOST: usize = 65_536;
+
+    pub fn new(first: u64) -> Recent<T> {
+        Recent {
+            records: VecDeque::new(),
+            first,
+        }
+    }
+
+    /// Adds a record and answers its serial. Forgets the oldest beyond [`Recent::KEPT`], as long as
+    /// they are not `useful` any more, and in any case beyond [`Recent::MOST`].
+    pub fn push(&mut self, record: T, useful: impl Fn(&T) -> bool) -> u64 {
+        while self.records.len() >= Recent::<T>::KEPT {
+            let keep = self
+                .records
+                .front()
+                .is_some_and(|r| r.as_ref().is_some_and(&useful));
+            if keep && self.records.len() < Recent::<T>::MOST {
+                break;
+            }
+            self.records.pop_front();
+            self.first += 1;
+        }
+        self.records.push_back(Some(record));
+        self.first + self.records.len() as u64 - 1
+    }
+
+    pub fn get_mut(&mut self, serial: u64) -> Option<&mut T> {
+        self.slot(serial)?.as_mut()
+    }
+
+    pub fn take(&mut self, serial: u64) -> Option<T> {
+        self.slot(serial)?.take()
+    }
+
+    /// Forgets all records that match.
+    pub fn forget(&mut self, matches: impl Fn(&T) -> bool) {
+        for slot in &mut self.records {
+            slot.take_if(|record| matches(record));
+        }
+    }
+
+    fn slot(&mut self, serial: u64) -> Option<&mut Option<T>> {
+        let index = usize::try_from(serial.checked_sub(self.first)?).ok()?;
+        self.records.get_mut(index)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_come_back_as_what_they_were_made_of() {
+        let numbers = Numbers::new(3);
+        let number = numbers.make(63, (1 << 46) - 1);
+        assert_eq!(numbers.read(number), Ok((63, (1 << 46) - 1)));
+        assert_eq!(numbers.read(0), Err(Status::Invalid));
+        assert_eq!(
+            numbers.read(Numbers::new(2).make(1, 7)),
+            Err(Status::Forked)
+        );
+        assert_eq!(numbers.read(Numbers::new(4).make(1, 7)), Err(Status::Stale));
+        assert_ne!(Numbers::new(0).make(0, Numbers::start(0)), 0);
+    }
+
+    #[test]
+    fn recent_records_are_bounded_and_useful_ones_stay_longer() {
+        let mut recent = Recent::new(5);
+        let serials: Vec<u64> = (0..3000).map(|n| recent.push(n, |_| false)).collect();
+        assert_eq!(recent.records.len(), Recent::<i32>::KEPT);
+        assert_eq!(recent.take(serials[0]), None);
+        assert_eq!(recent.take(serials[2999]), Some(2999));
+        assert_eq!(recent.take(serials[2999]), None);
+        assert_eq!(recent.get_mut(serials[2500]), Some(&mut 2500));
+        assert_eq!(recent.get_mut(0), None);
+        assert_eq!(recent.get_mut(u64::MAX), None);
+        let serial = recent.push(-1, |_| true);
+        for n in 0..70_000 {
+            recent.push(n, |_| true);
+        }
+        assert_eq!(recent.records.len(), Recent::<i32>::MOST);
+        assert_eq!(recent.take(serial), None);
+        recent.forget(|n| *n == 69_999);
+        assert!(recent.records.back().unwrap().is_none());
+    }
+}

@@ -1,0 +1,276 @@
+//! A completion queue: what was decided and not yet polled, and a descriptor that says so.
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, Weak};
+use std::time::{Duration, Instant};
+
+use nix::errno::Errno;
+use nix::sys::eventfd::{EfdFlags, EventFd};
+use nix::unistd;
+
+use crate::decision::{Decision, Status};
+use crate::mailbox::Mailbox;
+
+/// Completions in the order in which they happened. Its lock is taken last, under a shard's.
+pub struct Queue {
+    descriptor: OwnedFd,
+    state: Mutex<State>,
+    /// Somebody may poll.
+    filled: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    done: Mailbox<Key, Decision>,
+    /// The descriptor is readable. Only ever while `done` holds something, or all is over.
+    signalled: bool,
+    /// Nothing more will be started: an empty queue stays empty.
+    closed: bool,
+    /// Nobody will poll any more: nothing is taken in.
+    freed: bool,
+}
+
+/// One operation completes once, and its lease may be lost once after that.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+enum Key {
+    Completion(u64),
+    Lost(u64),
+}
+
+impl Queue {
+    /// What a queue's descriptor is: non-blocking, closed on exec.
+    pub fn open_descriptor() -> Result<OwnedFd, Status> {
+        let flags = EfdFlags::EFD_NONBLOCK | EfdFlags::EFD_CLOEXEC;
+        EventFd::from_flags(flags)
+            .map(OwnedFd::from)
+            .map_err(|_| Status::Resource)
+    }
+
+    /// A queue on a descriptor of [`Queue::open_descriptor`], whose number the caller chooses: after a
+    /// fork the child's new one is put in the place of the parent's.
+    pub fn on(descriptor: OwnedFd) -> Queue {
+        Queue {
+            descriptor,
+            state: Mutex::default(),
+            filled: Condvar::new(),
+        }
+    }
+
+    /// Readable as long as completions wait, and once the queue is closed.
+    pub fn descriptor(&self) -> BorrowedFd<'_> {
+        self.descriptor.as_fd()
+    }
+
+    /// Takes up to `cap` completions, oldest first; waits for the first up to `timeout` (`None`: without
+    /// limit). CLOSED when none is left and none will come.
+    pub fn poll(&self, cap: usize, timeout: Option<Duration>) -> Result<Vec<Decision>, Status> {
+        let deadline = timeout.map(|t| Instant::now().checked_add(t));
+        let mut state = self.state.lock().unwrap();
+        while state.done.is_empty() {
+            if state.closed || state.freed {
+                return Err(Status::Closed);
+            }
+            state = match deadline {
+                None | Some(None) => self.filled.wait(state).unwrap(),
+                Some(Some(deadline)) => {
+                    let left = deadline.saturating_duration_since(Instant::now());
+                    if left.is_zero() {
+                        return Ok(Vec::new());
+                    }
+                    self.filled.wait_timeout(state, left).unwrap().0
+                }
+            };
+        }
+        let count = cap.min(state.done.len());
+        let polled = (0..count).map_while(|_| state.done.pop()).collect();
+        self.settle_signal(&mut state);
+        if !state.done.is_empty() {
+            self.filled.notify_one();
+        }
+        Ok(polled)
+    }
+
+    /// Adds a completion, to be followed by [`Queue::wake`] once no lock is held. False: nobody will
+    /// poll it.
+    pub fn push(&self, decision: Decision) -> bool {
+        self.add(Key::Completion(decision.op), decision)
+    }
+
+    /// Adds word of a lost lease, as [`Queue::push`] does.
+    pub fn push_lost(&self, decision: Decision) -> bool {
+        self.add(Key::Lost(decision.op), decision)
+    }
+
+    fn add(&self, key: Key, decision: Decision) -> bool {
+        let mut state = self.state.lock().unwrap();
+        let open = !state.freed;
+        if open {
+            state.done.push(key, decision);
+        }
+        open
+    }
+
+    /// Makes what was pushed visible outside.
+    pub fn wake(&self) {
+        let mut state = self.state.lock().unwrap();
+        if !state.done.is_empty() || state.closed {
+            self.settle_signal(&mut state);
+            self.filled.notify_one();
+        }
+    }
+
+    /// Whether this operation's completion waits to be polled.
+    pub fn holds(&self, op: u64) -> bool {
+        self.state
+            .lock()
+            .unwrap()
+            .done
+            .get(&Key::Completion(op))
+            .is_some()
+    }
+
+    /// Takes back an operation's unpolled completion.
+    pub fn take(&self, op: u64) -> Option<Decision> {
+        let mut state = self.state.lock().unwrap();
+        let taken = state.done.take(&Key::Completion(op));
+        if taken.is_some() {
+            state.done.take(&Key::Lost(op));
+            self.settle_signal(&mut state);
+        }
+        taken
+    }
+
+    /// No completion will be added any more.
+    pub fn close(&self) {
+        let mut state = self.state.lock().unwrap();
+        state.closed = true;
+        self.settle_signal(&mut state);
+        self.filled.notify_all();
+    }
+
+    /// Nobody will poll any more. Answers what was not polled.
+    pub fn free(&self) -> Vec<Decision> {
+        let mut state = self.state.lock().unwrap();
+        state.freed = true;
+        let left = std::iter::from_fn(|| state.done.pop()).collect();
+        self.settle_signal(&mut state);
+        self.filled.notify_all();
+        left
+    }
+
+    /// Makes the descriptor tell the truth.
+    fn settle_signal(&self, state: &mut MutexGuard<'_, State>) {
+        let due = !state.done.is_empty() || state.closed;
+        if due == state.signalled {
+            return;
+        }
+        state.signalled = due;
+        let moved = match due {
+            true => unistd::write(&self.descriptor, &1u64.to_ne_bytes()),
+            false => unistd::read(&self.descriptor, &mut [0; 8]),
+        };
+        // The counter is 0 or 1, so neither can block; a stranger who read it is forgiven.
+        debug_assert!(matches!(moved, Ok(8) | Err(Errno::EAGAIN)), "{moved:?}");
+    }
+}
+
+/// The queues of a client, to find an operation whose completion was not polled yet.
+#[derive(Default)]
+pub struct Queues(Mutex<Vec<Weak<Queue>>>);
+
+impl Queues {
+    pub fn add(&self, queue: &Arc<Queue>) {
+        let mut all = self.0.lock().unwrap();
+        all.retain(|known| known.strong_count() > 0);
+        all.push(Arc::downgrade(queue));
+    }
+
+    pub fn all(&self) -> Vec<Arc<Queue>> {
+        self.0
+            .lock()
+            .unwrap()
+            .iter()
+            .filter_map(Weak::upgrade)
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+
+    fn readable(queue: &Queue) -> bool {
+        let mut fds = [PollFd::new(queue.descriptor(), PollFlags::POLLIN)];
+        poll(&mut fds, PollTimeout::ZERO).unwrap() == 1
+    }
+
+    fn done(op: u64) -> Decision {
+        Decision {
+            op,
+            ..Decision::of(Status::Ok)
+        }
+    }
+
+    #[test]
+    fn the_descriptor_is_readable_exactly_while_completions_wait() {
+        let queue = Queue::on(Queue::open_descriptor().unwrap());
+        assert!(!readable(&queue));
+        assert_eq!(queue.poll(9, Some(Duration::ZERO)), Ok(vec![]));
+        for op in 1..=3 {
+            assert!(queue.push(done(op)));
+            queue.wake();
+        }
+        assert!(readable(&queue));
+        assert_eq!(queue.poll(1, Some(Duration::ZERO)).unwrap()[0].op, 1);
+        assert!(readable(&queue) && queue.holds(2));
+        assert_eq!(queue.take(2).unwrap().op, 2);
+        assert_eq!(queue.take(2), None);
+        assert!(readable(&queue));
+        assert_eq!(queue.take(3).unwrap().op, 3);
+        assert!(!readable(&queue));
+        queue.push(done(4));
+        queue.close();
+        assert_eq!(queue.poll(9, None).unwrap()[0].op, 4);
+        assert_eq!(queue.poll(9, None), Err(Status::Closed));
+        assert!(readable(&queue));
+    }
+
+    #[test]
+    fn a_completion_goes_to_one_of_several_pollers() {
+        let queue = Queue::on(Queue::open_descriptor().unwrap());
+        std::thread::scope(|scope| {
+            let pollers: Vec<_> = (0..4)
+                .map(|_| {
+                    scope.spawn(|| {
+                        let mut ops = vec![];
+                        while let Ok(polled) = queue.poll(3, None) {
+                            ops.extend(polled.iter().map(|d| d.op));
+                        }
+                        ops
+                    })
+                })
+                .collect();
+            for op in 1..=1000 {
+                queue.push(done(op));
+                queue.wake();
+            }
+            queue.close();
+            let mut ops: Vec<u64> = pollers
+                .into_iter()
+                .flat_map(|p| p.join().unwrap())
+                .collect();
+            ops.sort();
+            assert!(ops.into_iter().eq(1..=1000));
+        });
+    }
+
+    #[test]
+    fn a_freed_queue_gives_back_what_was_not_polled_and_takes_no_more() {
+        let queue = Queue::on(Queue::open_descriptor().unwrap());
+        queue.push(done(1));
+        queue.wake();
+        assert_eq!(queue.free().len(), 1);
+        assert!(!queue.push(done(2)));
+        assert!(!readable(&queue));
+    }
+}
