@@ -148,7 +148,8 @@ static void work(struct pool *pool, size_t number, struct task *task) {
     sleep_ms(hold_ms(pool, number));
 }
 
-static void run_task(struct pool *pool, size_t number) {
+/* Whether there may be time for another task. */
+static int run_task(struct pool *pool, size_t number) {
     limiter_request request = LIMITER_INIT(limiter_request);
     limiter_decision decision;
     limiter_status status;
@@ -156,7 +157,7 @@ static void run_task(struct pool *pool, size_t number) {
 
     memset(&task, 0, sizeof task);
     task.asked = now_ns();
-    if (task.asked >= pool->deadline) return;
+    if (task.asked >= pool->deadline) return 0;
     request.weight = ESTIMATED_BYTES;
     request.wait_ms = (int32_t)((pool->deadline - task.asked) / 1000000);
     request.user_data = (uintptr_t)pool; /* what cancel_waits goes by */
@@ -167,7 +168,7 @@ static void run_task(struct pool *pool, size_t number) {
     status = limiter_acquire(pool->limiter, &request, &decision);
     if (status != LIMITER_OK) {
         note_refusal(pool, status);
-        return;
+        return status != LIMITER_DENIED;
     }
     task.start = now_ns();
 
@@ -187,6 +188,7 @@ static void run_task(struct pool *pool, size_t number) {
     pthread_mutex_lock(&pool->lock);
     pool->record.task[pool->record.count++] = task;
     pthread_mutex_unlock(&pool->lock);
+    return 1;
 }
 
 /* THE POOL -------------------------------------------------------------------------------------- */
@@ -205,7 +207,7 @@ static void *worker(void *argument) {
     struct pool *pool = argument;
     size_t number;
 
-    while (take_number(pool, &number)) run_task(pool, number);
+    while (take_number(pool, &number) && run_task(pool, number)) continue;
     pthread_mutex_lock(&pool->lock);
     pool->running_threads--;
     pthread_mutex_unlock(&pool->lock);

@@ -37,4 +37,4 @@ expect 2 "no record" "$out/pool" --check "$out/bad"
 expect 2 "no folder" "$out/pool" --files "$out/nowhere"
 expect 2 "no number" "$out/pool" --tasks 0
 expect 2 "no such option" "$out/pool" --what
-echo "demo check: passed"
+echo "demo-check: 11 passed, 0 failed"

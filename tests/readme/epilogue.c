@@ -1,0 +1,5 @@
+    }
+    limiter_free(limiter);
+    limiter_client_free(client);
+    return 0;
+}

@@ -1,0 +1,47 @@
+#!/bin/sh
+# Compiles and runs every C snippet of README.md that is marked as runnable, by a comment above it:
+#   <!-- run: NAME.c -->   a whole program, the same text as examples/c/NAME.c
+#   <!-- run: body -->     statements; prelude.c and epilogue.c of this folder go around them
+# LIMITER_LIBDIR (default: target/release) holds liblimiter.so; CC is the compiler.
+set -eu
+cd "$(dirname "$0")/../.."
+libdir=$(cd "${LIMITER_LIBDIR:-${CARGO_TARGET_DIR:-target}/release}" && pwd)
+compiler=${CC:-cc}
+out=$(mktemp -d)
+trap 'rm -rf "$out"' EXIT
+# As installed: the name the linker looks for, and the one programs load.
+ln -s "$libdir/liblimiter.so" "$out/liblimiter.so"
+ln -s liblimiter.so "$out/liblimiter.so.0"
+
+awk -v out="$out" '
+    /^<!-- run: .* -->$/ { mark = $3; next }
+    mark != "" && /^```c$/ { file = out "/" ++count "-" (mark == "body" ? "body.c" : mark); next }
+    file != "" && /^```$/ { close(file); file = mark = ""; next }
+    file != "" { print > file }
+    END { if (mark != "") { print "README.md: a mark without its snippet" > "/dev/stderr"; exit 1 } }
+' README.md
+
+snippets=0
+for snippet in "$out"/*.c; do
+    name=$(basename "$snippet" .c)
+    example=examples/c/${name#*-}.c
+    case $name in
+        *-body)
+            { cat tests/readme/prelude.c; cat "$snippet"; cat tests/readme/epilogue.c; } >"$out/whole"
+            mv "$out/whole" "$snippet"
+            ;;
+        *) diff -u "$example" "$snippet" ;;
+    esac
+    "$compiler" -std=c99 -Wall -Wextra -Werror -pedantic -Iinclude -o "$out/$name" "$snippet" \
+        -L"$out" -Wl,-rpath,"$out" -llimiter
+    "$out/$name"
+    snippets=$((snippets + 1))
+done
+[ "$snippets" -ge 3 ] || { echo "README.md: only $snippets runnable snippets found" >&2; exit 1; }
+
+# Links to files of this repository lead somewhere.
+grep -oh ']([^)#]*)' README.md CONTRIBUTING.md CHANGELOG.md | sed 's/^](//; s/)$//' | grep -v '^http' |
+    while read -r link; do
+        [ -e "$link" ] || { echo "README.md: a link to $link leads nowhere" >&2; exit 1; }
+    done
+echo "readme: $snippets passed, 0 failed"
