@@ -1,0 +1,345 @@
+/// Limiter: a name with limits, and the verbs.
+/// SPDX-License-Identifier: MIT OR Apache-2.0
+#ifndef LIMITER_LIMITER_HPP
+#define LIMITER_LIMITER_HPP
+
+#include <chrono>
+#include <cstdint>
+#include <initializer_list>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "client.hpp"
+#include "permit.hpp"
+#include "request.hpp"
+
+namespace limiter {
+
+/// An asynchronous acquire under way. A plain value; its Client must live while cancel() may be called.
+class Operation {
+public:
+    /// None.
+    Operation() noexcept = default;
+
+    /// The operation's number, 0 for none.
+    limiter_op id() const noexcept { return id_; }
+
+    /// Ends the wait; the callable is still called, once: with Status::cancelled, or with the permit
+    /// where the grant came first. False: it has been called already. Never waits; may be called from a
+    /// callback.
+    bool cancel() const noexcept { return limiter_cancel(client_, id_, 0) == LIMITER_OK; }
+
+private:
+    friend class Limiter;
+
+    Operation(limiter_client_t* client, limiter_op id) noexcept : client_(client), id_(id) {}
+
+    limiter_client_t* client_ = nullptr;
+    limiter_op id_ = 0;
+};
+
+/// A name and its limits; those of one name and the same kinds of limit, in the same order, share their
+/// state: within a memory client, or across all processes on one Redis. Move-only; a moved one is the
+/// same limiter, so permits stay valid. Must outlive its permits, bookings and asynchronous waits.
+///
+/// Every verb takes a Request, to which a key converts; the default is the empty key and weight 1.
+class Limiter {
+public:
+    /// No limiter.
+    Limiter() noexcept = default;
+
+    /// `name` is 1 to 1024 bytes of UTF-8; 1 to 16 limits. Each acquire takes from all of them or from
+    /// none. Throws error(Status::config) when a limit is out of range; what() says which one, which
+    /// field and what is allowed. Making a name again with other numbers changes it for everybody from
+    /// the next call on: state is clamped, never reset.
+    Limiter(const Client& client, const std::string& name, const std::vector<Limit>& limits) {
+        detail::Reason reason;
+        reason.check(make(client, name, limits.data(), limits.size(), reason), "limiter: limiter");
+    }
+
+    /// The same.
+    Limiter(const Client& client, const std::string& name, std::initializer_list<Limit> limits) {
+        detail::Reason reason;
+        reason.check(make(client, name, limits.begin(), limits.size(), reason), "limiter: limiter");
+    }
+
+    /// With a code; the limiter is empty if it is set.
+    Limiter(const Client& client, const std::string& name, const std::vector<Limit>& limits,
+            std::error_code& code) noexcept {
+        detail::Reason reason;
+        detail::report(make(client, name, limits.data(), limits.size(), reason), code);
+    }
+
+    /// The same.
+    Limiter(const Client& client, const std::string& name, std::initializer_list<Limit> limits,
+            std::error_code& code) noexcept {
+        detail::Reason reason;
+        detail::report(make(client, name, limits.begin(), limits.size(), reason), code);
+    }
+
+    /// There is a limiter.
+    explicit operator bool() const noexcept { return raw_ != nullptr; }
+
+    /// Asks, waits up to `wait`, and answers all there is to know: a permit, or an empty one whose
+    /// decision() says why. The verb under the others; throws nothing.
+    Permit attempt(const Request& request = {}, Wait wait = Wait::none()) const noexcept {
+        const limiter_request raw = request.raw(wait);
+        limiter_decision decision = detail::blank();
+        decision.status = limiter_acquire(raw_.get(), &raw, &decision);
+        return Permit(raw_.get(), decision);
+    }
+
+    /// Takes from all limits; waits for it, first in, first out. A wait known to be longer than `wait` is
+    /// refused at once, and nothing is booked. Throws error: Status::denied (not within `wait`; when to
+    /// come back is in error::decision()), Status::never, Status::cancelled, Status::closed,
+    /// Status::overloaded, Status::backend, Status::unknown_outcome.
+    Permit acquire(const Request& request = {}, Wait wait = Wait::forever()) const {
+        Permit permit = attempt(request, wait);
+        if (!permit.decision().ok()) {
+            detail::raise(error(permit.decision(), "limiter: acquire"));
+        }
+        return permit;
+    }
+
+    /// The same with a code; the permit is empty if it is set.
+    Permit acquire(const Request& request, Wait wait, std::error_code& code) const noexcept {
+        Permit permit = attempt(request, wait);
+        code = permit.decision().code();
+        return permit;
+    }
+
+    /// The same without a limit to the wait.
+    Permit acquire(const Request& request, std::error_code& code) const noexcept {
+        return acquire(request, Wait::forever(), code);
+    }
+
+    /// As acquire(), but refusal is a value: empty for Status::denied and Status::never. Throws error for
+    /// everything else that is not admission. Does not wait unless told to, and never overtakes those who
+    /// do. Use attempt() to learn when to come back.
+    std::optional<Permit> try_acquire(const Request& request = {}, Wait wait = Wait::none()) const {
+        Permit permit = attempt(request, wait);
+        if (permit.decision().ok()) {
+            return permit;
+        }
+        if (permit.decision().code() != Condition::refused) {
+            detail::raise(error(permit.decision(), "limiter: try to acquire"));
+        }
+        return std::nullopt;
+    }
+
+    /// The same with a code, which a refusal clears.
+    std::optional<Permit> try_acquire(const Request& request, Wait wait,
+                                      std::error_code& code) const noexcept {
+        Permit permit = attempt(request, wait);
+        code = permit.decision().code();
+        if (!code) {
+            return permit;
+        }
+        if (code == Condition::refused) {
+            code.clear();
+        }
+        return std::nullopt;
+    }
+
+    /// The same without a wait.
+    std::optional<Permit> try_acquire(const Request& request, std::error_code& code) const noexcept {
+        return try_acquire(request, Wait::none(), code);
+    }
+
+    /// Books the next moment at which the request may start, and answers how long to sleep until then.
+    /// The slot is yours: sleep, then start. Waits for nothing itself. Throws error(Status::denied), with
+    /// nothing booked, if the sleep would be longer than `longest`; error(Status::invalid) for a limiter
+    /// that holds a semaphore; otherwise as acquire().
+    Booking pace(const Request& request = {}, Wait longest = Wait::forever()) const {
+        Booking booking = book(request, longest);
+        if (!booking.decision().ok()) {
+            detail::raise(error(booking.decision(), "limiter: pace"));
+        }
+        return booking;
+    }
+
+    /// The same with a code; nothing is booked if it is set.
+    Booking pace(const Request& request, Wait longest, std::error_code& code) const noexcept {
+        Booking booking = book(request, longest);
+        code = booking.decision().code();
+        return booking;
+    }
+
+    /// The same for any delay.
+    Booking pace(const Request& request, std::error_code& code) const noexcept {
+        return pace(request, Wait::forever(), code);
+    }
+
+    /// What attempt() without a wait would answer now, charging nothing: the status is ok, denied, never
+    /// or an error.
+    Decision peek(const Request& request = {}) const noexcept {
+        const limiter_request raw = request.raw(Wait::none());
+        limiter_decision decision = detail::blank();
+        decision.status = limiter_peek(raw_.get(), &raw, &decision);
+        return Decision(decision);
+    }
+
+    /// Makes a key as new: rates and windows start afresh, permits held on it become Status::stale, and
+    /// those who wait are admitted as the new state allows. Throws error.
+    void reset(std::string_view key = {}) const {
+        detail::check(limiter_reset(raw_.get(), key.data(), key.size()), "limiter: reset");
+    }
+
+    /// The same with a code.
+    void reset(std::string_view key, std::error_code& code) const noexcept {
+        detail::report(limiter_reset(raw_.get(), key.data(), key.size()), code);
+    }
+
+    /// Lets nothing start on a key for `retry_after` from now, at most `max_penalty`: what to call when
+    /// the service behind it said "too many requests, come back in". Never shortens a penalty. A negative
+    /// time counts as none. Throws error.
+    void penalize(std::string_view key, std::chrono::microseconds retry_after) const {
+        detail::check(punish(key, retry_after), "limiter: penalize");
+    }
+
+    /// The same with a code.
+    void penalize(std::string_view key, std::chrono::microseconds retry_after,
+                  std::error_code& code) const noexcept {
+        detail::report(punish(key, retry_after), code);
+    }
+
+    /// Up to 65 536 requests without a wait, decided in their order as if by attempt() one after another;
+    /// one round trip on Redis. A permit for each, empty where refused. Throws error, with nothing done,
+    /// if they could not be decided.
+    std::vector<Permit> try_many(const std::vector<Request>& requests) const {
+        std::error_code code;
+        std::vector<Permit> permits = try_many(requests, code);
+        if (code) {
+            detail::raise(error(static_cast<Status>(code.value()), "limiter: try many"));
+        }
+        return permits;
+    }
+
+    /// The same with a code; no permits if it is set.
+    std::vector<Permit> try_many(const std::vector<Request>& requests, std::error_code& code) const {
+        std::vector<Permit> permits;
+        permits.reserve(requests.size());
+        std::vector<limiter_request> raw;
+        raw.reserve(requests.size());
+        for (const Request& request : requests) {
+            raw.push_back(request.raw(Wait::none()));
+        }
+        std::vector<limiter_decision> decisions(raw.size());
+        detail::report(limiter_try_many(raw_.get(), raw.data(), decisions.data(), raw.size()), code);
+        if (!code) {
+            for (const limiter_decision& decision : decisions) {
+                permits.push_back(Permit(raw_.get(), decision));
+            }
+        }
+        return permits;
+    }
+
+    /// Starts an acquire, whose answer `then(Permit)` receives on the library's callback thread, exactly
+    /// once, even where it is known already: holding a permit, or empty with the reason in decision().
+    /// `then` may be move-only, must not block for long (one thread runs them all), and must not throw.
+    /// Throws error if nothing was started; `then` is never called then. Never waits.
+    template <class Then>
+    Operation acquire_async(const Request& request, Wait wait, Then&& then) const {
+        std::error_code code;
+        const Operation operation = acquire_async(request, wait, std::forward<Then>(then), code);
+        if (code) {
+            detail::raise(error(static_cast<Status>(code.value()), "limiter: asynchronous acquire"));
+        }
+        return operation;
+    }
+
+    /// The same with a code.
+    template <class Then>
+    Operation acquire_async(const Request& request, Wait wait, Then&& then,
+                            std::error_code& code) const {
+        using Held = Continuation<std::decay_t<Then>>;
+        auto held = std::make_unique<Held>(raw_.get(), std::forward<Then>(then));
+        const limiter_request raw = request.raw(wait);
+        limiter_op op = 0;
+        const limiter_status status =
+            limiter_acquire_cb(raw_.get(), &raw, &Held::run, held.get(), &op);
+        if (status == LIMITER_PENDING) {
+            (void)held.release();  // run() has it now, perhaps already on the other thread
+            code.clear();
+            return Operation(client_, op);
+        }
+        detail::report(status, code);
+        return Operation();
+    }
+
+    /// Makes a permit of a number that Permit::detach() gave, of this limiter or another of its client.
+    Permit adopt(limiter_permit id) const noexcept {
+        limiter_decision decision = detail::blank();
+        decision.permit = id;
+        return Permit(raw_.get(), decision);
+    }
+
+    /// As C has it; nullptr for an empty limiter. Still owned here.
+    limiter_t* native_handle() const noexcept { return raw_.get(); }
+
+private:
+    struct Free {
+        void operator()(limiter_t* limiter) const noexcept { limiter_free(limiter); }
+    };
+
+    /// A callable on the heap between acquire_async() and its answer.
+    template <class Then>
+    struct Continuation {
+        template <class From>
+        Continuation(limiter_t* from, From&& callable)
+            : limiter(from), then(std::forward<From>(callable)) {}
+
+        static void run(void* self, const limiter_decision* decision) noexcept {
+            const std::unique_ptr<Continuation> held(static_cast<Continuation*>(self));
+            std::move(held->then)(Permit(held->limiter, *decision));
+        }
+
+        limiter_t* limiter;
+        Then then;
+    };
+
+    limiter_status make(const Client& client, const std::string& name, const Limit* limits,
+                        std::size_t count, detail::Reason& reason) noexcept {
+        // A limiter has at most 16; with 17 the library says so itself.
+        constexpr std::size_t most = 17;
+        limiter_limit raw[most] = {};
+        if (name.find('\0') != std::string::npos) {
+            return LIMITER_INVALID;
+        }
+        const std::size_t given = count < most ? count : most;
+        for (std::size_t i = 0; i < given; ++i) {
+            raw[i] = limits[i].raw();
+        }
+        limiter_t* made = nullptr;
+        const limiter_status status = limiter_new(client.native_handle(), name.c_str(), raw, given,
+                                                  &made, reason.buffer(), detail::Reason::size());
+        raw_.reset(made);
+        client_ = client.native_handle();
+        return status;
+    }
+
+    Booking book(const Request& request, Wait longest) const noexcept {
+        const limiter_request raw = request.raw(longest);
+        limiter_decision decision = detail::blank();
+        decision.status = limiter_pace(raw_.get(), &raw, &decision);
+        return Booking(raw_.get(), decision);
+    }
+
+    limiter_status punish(std::string_view key, std::chrono::microseconds time) const noexcept {
+        const std::uint64_t us = time.count() < 0 ? 0 : static_cast<std::uint64_t>(time.count());
+        return limiter_penalize(raw_.get(), key.data(), key.size(), us);
+    }
+
+    std::unique_ptr<limiter_t, Free> raw_;
+    limiter_client_t* client_ = nullptr;
+};
+
+}  // namespace limiter
+
+#endif  // LIMITER_LIMITER_HPP
