@@ -1,2 +1,30 @@
 //! The algorithms: state + time + weight -> decision. Nothing here knows a clock, a lock or a socket.
+//!
+//! The map:
+//! - [`decide`]: several limits together, which is what the backends call: [`Limits`](decide::Limits)
+//!   decide over a [`KeyState`](decide::KeyState), commit, cancel, settle, release. [`ahead`] is the part
+//!   of a key that only bookings and penalties need; [`weights`] are what a request asks for.
+//! - [`rule`]: one limit, of any kind: its parameters, state, and what an admission took of it.
+//! - one file for each kind: [`semaphore`], [`token_bucket`], [`interval_bucket`], [`pacer`],
+//!   [`sliding_log`], [`sliding_counter`], [`fixed_window`]. [`ledger`] keeps buckets from giving
+//!   anything back twice.
+//! - [`rate`]: exact prices. [`bounds`]: what parameters may be. [`time`]: microseconds, and a clock that
+//!   never runs backwards.
+//!
+//! A backend: `decide`; on `Admit` commit at now, on `Later(at)` deny, or commit at `at` and let the
+//! caller start then. Store the key if it was charged (or `starts_empty`); forget it from `fresh_at` on.
+pub mod ahead;
+pub mod bounds;
+pub mod decide;
+pub mod fixed_window;
+pub mod interval_bucket;
+pub mod ledger;
+pub mod pacer;
+pub mod rate;
+pub mod rule;
+pub mod semaphore;
+pub mod sliding_counter;
+pub mod sliding_log;
 pub mod time;
+pub mod token_bucket;
+pub mod weights;

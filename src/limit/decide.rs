@@ -1,0 +1,526 @@
+//! Several limits together: all of them are taken from, or none.
+//!
+//! Every limit is evaluated at the key's *base*: now, or where the bookings and penalties of the key
+//! end if that is later. So a later call never passes an earlier one, whatever the kinds, and no state
+//! ever sees time run backwards.
+use crate::limit::ahead::{Ahead, Parked};
+use crate::limit::bounds::MAX_AHEAD;
+use crate::limit::rule::{Charge, Figures, Kind, Limit, Rule, State, Wait};
+use crate::limit::time::{Span, Time};
+use crate::limit::weights::Weights;
+
+/// Most limits of one limiter.
+pub const MAX_LIMITS: usize = 16;
+
+/// The limits of one limiter, in their order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limits {
+    limits: Box<[Limit]>,
+    version: u32,
+    holds: bool,
+    starts_empty: bool,
+}
+
+/// What a key remembers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeyState {
+    states: States,
+    /// Bookings ahead and what else few keys have.
+    ahead: Option<Box<Ahead>>,
+}
+
+/// One limit is the common case and needs no heap.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum States {
+    One(State),
+    Many(Box<[State]>),
+}
+
+/// Whether a request passes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Now.
+    Admit,
+    /// From then on, which is after now; not before, if nothing else changes. It can be booked.
+    Later(Time),
+    /// From then on, but that is too far ahead to be booked.
+    TooFar(Time),
+    /// Only after something that is held has come back.
+    Release,
+    /// Never.
+    Never,
+}
+
+/// A decision: nothing has been charged yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Verdict {
+    pub outcome: Outcome,
+    /// The limit that stands in the way most; of no meaning where none does.
+    pub index: usize,
+}
+
+/// What a committed request took: needed to cancel it, to settle it and to release what it holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Booking {
+    /// From when on it is admitted.
+    at: Time,
+    pub(crate) seq: u64,
+    epoch: u32,
+    /// Where the bookings of the key ended before.
+    pub(crate) previous: Time,
+    charges: Charges,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Charges {
+    One(Charge),
+    Many(Box<[Charge]>),
+}
+
+impl Charges {
+    fn all(&self) -> &[Charge] {
+        match self {
+            Charges::One(charge) => std::slice::from_ref(charge),
+            Charges::Many(charges) => charges,
+        }
+    }
+
+    fn all_mut(&mut self) -> &mut [Charge] {
+        match self {
+            Charges::One(charge) => std::slice::from_mut(charge),
+            Charges::Many(charges) => charges,
+        }
+    }
+}
+
+impl States {
+    fn all(&self) -> &[State] {
+        match self {
+            States::One(state) => std::slice::from_ref(state),
+            States::Many(states) => states,
+        }
+    }
+
+    fn all_mut(&mut self) -> &mut [State] {
+        match self {
+            States::One(state) => std::slice::from_mut(state),
+            States::Many(states) => states,
+        }
+    }
+}
+
+impl Booking {
+    /// From when on it is admitted.
+    pub fn at(&self) -> Time {
+        self.at
+    }
+
+    /// Something is held that has to be released.
+    pub fn holds(&self) -> bool {
+        self.held().any(|held| held > 0)
+    }
+
+    /// The weight it holds of each limit; of limits that are no semaphores, 0.
+    pub fn held(&self) -> impl Iterator<Item = u64> {
+        self.charges.all().iter().map(|charge| match charge {
+            Charge::Semaphore(weight) => *weight,
+            _ => 0,
+        })
+    }
+
+    /// Something was charged that settling can correct.
+    pub fn can_settle(&self) -> bool {
+        let settles = |c: &Charge| !matches!(c, Charge::Semaphore(_) | Charge::Nothing);
+        self.charges.all().iter().any(settles)
+    }
+}
+
+impl KeyState {
+    /// When the next call can be admitted at the earliest.
+    fn base(&self, now: Time) -> Time {
+        match &self.ahead {
+            None => now,
+            Some(ahead) => ahead.base(now),
+        }
+    }
+
+    /// Where the bookings made so far end; zero where there are none.
+    pub fn booked_until(&self) -> Time {
+        self.ahead.as_ref().map_or(Time(0), |a| a.booked_until)
+    }
+
+    /// Until when the key is penalized; zero where it is not.
+    pub fn blocked_until(&self) -> Time {
+        self.ahead.as_ref().map_or(Time(0), |a| a.blocked_until)
+    }
+
+    fn ahead_mut(&mut self) -> &mut Ahead {
+        self.ahead.get_or_insert_default()
+    }
+
+    fn epoch(&self) -> u32 {
+        self.ahead.as_ref().map_or(0, |ahead| ahead.epoch)
+    }
+}
+
+impl Limits {
+    pub fn new(limits: Vec<Limit>, version: u32) -> Result<Limits, String> {
+        if !(1..=MAX_LIMITS).contains(&limits.len()) {
+            return Err(format!(
+                "a limiter has 1 to {MAX_LIMITS} limits, not {}",
+                limits.len()
+            ));
+        }
+        Ok(Limits {
+            holds: limits
+                .iter()
+                .any(|limit| limit.rule.kind() == Kind::Semaphore),
+            starts_empty: limits.iter().any(|limit| limit.rule.starts_empty()),
+            limits: limits.into(),
+            version,
+        })
+    }
+
+    pub fn limits(&self) -> &[Limit] {
+        &self.limits
+    }
+
+    pub fn version(&self) -> u32 {
+        self.version
+    }
+
+    /// Keys are shared among limiters of the same name and the same kinds.
+    pub fn shape(&self) -> Vec<Kind> {
+        self.limits.iter().map(|limit| limit.rule.kind()).collect()
+    }
+
+    /// There is a semaphore among them.
+    pub fn holds(&self) -> bool {
+        self.holds
+    }
+
+    /// The shortest lease of the semaphores that have one of their own.
+    pub fn lease(&self) -> Option<Span> {
+        let lease = |limit: &Limit| match &limit.rule {
+            Rule::Semaphore(rule) if rule.lease > Span::ZERO => Some(rule.lease),
+            _ => None,
+        };
+        self.limits.iter().filter_map(lease).min()
+    }
+
+    /// Permits are renewed while they are held.
+    pub fn renews(&self) -> bool {
+        let renews = |limit: &Limit| !matches!(&limit.rule, Rule::Semaphore(rule) if !rule.renew);
+        self.limits.iter().all(renews)
+    }
+
+    /// A key never seen has to be kept from its first call on, even if that is denied: its buckets fill
+    /// from then.
+    pub fn starts_empty(&self) -> bool {
+        self.starts_empty
+    }
+
+    /// The state of a key never seen before.
+    pub fn fresh(&self, now: Time) -> KeyState {
+        let states = match &*self.limits {
+            [limit] => States::One(limit.rule.fresh(now)),
+            limits => States::Many(limits.iter().map(|limit| limit.rule.fresh(now)).collect()),
+        };
+        KeyState {
+            states,
+            ahead: None,
+        }
+    }
+
+    /// From then on the key may be forgotten: it is as good as new. `Time::MAX` while something is held.
+    pub fn fresh_at(&self, key: &KeyState) -> Time {
+        let fresh = |(limit, state): (&Limit, &State)| limit.rule.fresh_at(state);
+        let states = self.limits.iter().zip(key.states.all()).map(fresh).max();
+        let ahead = key.ahead.as_ref().map_or(Time(0), |a| a.needed_until());
+        states.expect("at least one limit").max(ahead)
+    }
+
+    /// Would it pass? Changes nothing.
+    pub fn decide(&self, key: &KeyState, now: Time, weights: &Weights) -> Verdict {
+        let base = key.base(now);
+        let mut most = Span::ZERO;
+        let mut first = None;
+        let mut index = 0;
+        let mut release = None;
+        for (i, (limit, state)) in self.limits.iter().zip(key.states.all()).enumerate() {
+            let weight = weights.of(limit, i);
+            match limit.rule.wait(state, base, weight) {
+                Wait::Now if weight > 0 && limit.rule.kind() != Kind::Semaphore => {
+                    first = first.or(Some(i));
+                }
+                Wait::Now => {}
+                Wait::After(wait) => {
+                    debug_assert!(wait > Span::ZERO);
+                    if wait > most {
+                        (most, index) = (wait, i);
+                    }
+                }
+                Wait::Release => release = release.or(Some(i)),
+                Wait::Never => {
+                    return Verdict {
+                        outcome: Outcome::Never,
+                        index: i,
+                    };
+                }
+            }
+        }
+        if let Some(index) = release {
+            return Verdict {
+                outcome: Outcome::Release,
+                index,
+            };
+        }
+        let at = base + most;
+        if at == now || weights.is_zero() {
+            return Verdict {
+                outcome: Outcome::Admit,
+                index: 0,
+            };
+        }
+        if most == Span::ZERO {
+            // Only what was booked before, or a penalty, stands in the way.
+            index = first.unwrap_or(0);
+        }
+        self.assert_passes(key, at, weights);
+        Verdict {
+            outcome: match at.since(now) <= MAX_AHEAD {
+                true => Outcome::Later(at),
+                false => Outcome::TooFar(at),
+            },
+            index,
+        }
+    }
+
+    /// One pass over the limits suffices because each rule is monotone.
+    fn assert_passes(&self, key: &KeyState, at: Time, weights: &Weights) {
+        if cfg!(debug_assertions) {
+            for (i, (limit, state)) in self.limits.iter().zip(key.states.all()).enumerate() {
+                assert_eq!(
+                    limit.rule.wait(state, at, weights.of(limit, i)),
+                    Wait::Now,
+                    "limit {i} of {self:?} in {key:?} at {at:?}"
+                );
+            }
+        }
+    }
+
+    /// Takes what [`decide`](Limits::decide) found to pass: `at` is now for [`Outcome::Admit`], and the
+    /// time of [`Outcome::Later`]. Not for weights that are all zero.
+    pub fn commit(&self, key: &mut KeyState, now: Time, at: Time, weights: &Weights) -> Booking {
+        debug_assert!(!weights.is_zero(), "a peek takes nothing");
+        debug_assert!(at >= key.base(now), "nothing is passed by");
+        let states = key.states.all_mut();
+        let charge = |i: usize, state: &mut State| {
+            let limit = &self.limits[i];
+            limit.rule.charge(state, now, at, weights.of(limit, i))
+        };
+        let charges = match states {
+            [state] => Charges::One(charge(0, state)),
+            states => Charges::Many(
+                states
+                    .iter_mut()
+                    .enumerate()
+                    .map(|(i, state)| charge(i, state))
+                    .collect(),
+            ),
+        };
+        let mut booking = Booking {
+            at,
+            seq: 0,
+            epoch: 0,
+            previous: Time(0),
+            charges,
+        };
+        if at > now {
+            let ahead = key.ahead_mut();
+            booking.previous = ahead.book(at);
+            booking.seq = ahead.seq;
+            booking.epoch = ahead.epoch;
+        } else if let Some(ahead) = &key.ahead {
+            booking.epoch = ahead.epoch;
+            if ahead.needed_until() <= now {
+                key.ahead = None;
+            }
+        }
+        booking
+    }
+
+    /// Ends a booking that is not due yet, and gives back all that it took. A due one is admitted: it
+    /// stays, and the answer is false. Of rates that others have booked after, the slot passes unused.
+    pub fn cancel(&self, key: &mut KeyState, now: Time, booking: Booking) -> bool {
+        if booking.at <= now {
+            return false;
+        }
+        self.release(key, &booking);
+        self.cancel_rates(key, now, booking);
+        true
+    }
+
+    fn cancel_rates(&self, key: &mut KeyState, now: Time, booking: Booking) {
+        let Some(ahead) = &mut key.ahead else {
+            return;
+        };
+        if booking.epoch != ahead.epoch {
+            return;
+        }
+        if booking.seq != ahead.seq {
+            ahead.park(now, Parked(booking));
+            return;
+        }
+        let mut newest = booking;
+        loop {
+            let charges = newest.charges.all();
+            for ((limit, state), charge) in
+                self.limits.iter().zip(key.states.all_mut()).zip(charges)
+            {
+                if !matches!(charge, Charge::Semaphore(_)) {
+                    limit.rule.undo(state, charge);
+                }
+            }
+            let Some(Parked(next)) = ahead.unbook(&newest) else {
+                return;
+            };
+            newest = next;
+        }
+    }
+
+    /// Gives back what a booking holds of semaphores. Once for each booking.
+    pub fn release(&self, key: &mut KeyState, booking: &Booking) {
+        for (state, charge) in key.states.all_mut().iter_mut().zip(booking.charges.all()) {
+            if let (State::Semaphore(used), Charge::Semaphore(weight)) = (state, charge) {
+                debug_assert!(*used >= *weight, "released twice");
+                *used = used.saturating_sub(*weight);
+            }
+        }
+    }
+
+    /// Corrects a booking to the weight that was really used, in those limits that count weight. Never
+    /// gives back more than it took, nor what time or others have had since.
+    pub fn settle(&self, key: &mut KeyState, now: Time, booking: &mut Booking, actual: u64) {
+        let base = key.base(now);
+        let current = key.epoch() == booking.epoch;
+        let charges = booking.charges.all_mut();
+        for ((limit, state), charge) in self.limits.iter().zip(key.states.all_mut()).zip(charges) {
+            let weight = charge.weight();
+            if limit.per_call || weight == 0 {
+                continue;
+            }
+            if actual < weight && current {
+                limit.rule.lower(state, base, charge, actual);
+            } else if actual > weight && current {
+                limit.rule.raise(state, base, charge, actual);
+            }
+        }
+    }
+
+    /// Admits nothing before `until`. Bookings that are made stay; see [`rebook`](Limits::rebook).
+    pub fn penalize(&self, key: &mut KeyState, now: Time, until: Time) {
+        let until = until.min(now + MAX_AHEAD);
+        if until > now {
+            let ahead = key.ahead_mut();
+            ahead.blocked_until = ahead.blocked_until.max(until);
+        }
+    }
+
+    /// Books again, in their order, those of the key's bookings that are not due yet and may still be
+    /// moved, so that they honour a penalty. None comes earlier than it was.
+    pub fn rebook(&self, key: &mut KeyState, now: Time, bookings: &mut [Booking]) {
+        for booking in bookings.iter().rev() {
+            debug_assert!(booking.at > now, "a due booking is admitted");
+            self.cancel_rates(key, now, booking.clone());
+        }
+        for booking in bookings {
+            let weights = Weights::Each(
+                booking
+                    .charges
+                    .all()
+                    .iter()
+                    .map(|charge| match charge {
+                        Charge::Semaphore(_) => 0,
+                        charge => charge.weight(),
+                    })
+                    .collect(),
+            );
+            let at = match self.decide(key, now, &weights).outcome {
+                Outcome::Later(at) | Outcome::TooFar(at) => at.max(booking.at),
+                _ => booking.at.max(key.base(now)),
+            };
+            let mut moved = self.commit(key, now, at, &weights);
+            for (new, old) in moved
+                .charges
+                .all_mut()
+                .iter_mut()
+                .zip(booking.charges.all())
+            {
+                if let Charge::Semaphore(weight) = old {
+                    *new = Charge::Semaphore(*weight);
+                }
+            }
+            *booking = moved;
+        }
+    }
+
+    /// Makes the key as good as new. What was taken before can be neither cancelled nor settled any
+    /// more, nor released: whoever holds it holds nothing.
+    pub fn reset(&self, key: &mut KeyState, now: Time) {
+        let needed = self.rates_fresh_at(key);
+        key.states = self.fresh(now).states;
+        let ahead = key.ahead_mut();
+        ahead.booked_until = Time(0);
+        ahead.blocked_until = Time(0);
+        ahead.next_epoch(needed);
+    }
+
+    /// Makes a key that was used under the limits `from`, of the same shape, one of these limits.
+    /// What was taken before can be released, but neither cancelled nor settled any more.
+    pub fn reconfigure(&self, from: &Limits, key: &mut KeyState, now: Time) {
+        let base = key.base(now);
+        let needed = from.rates_fresh_at(key);
+        let pairs = self.limits.iter().zip(&from.limits);
+        for ((limit, old), state) in pairs.zip(key.states.all_mut()) {
+            if limit.rule != old.rule {
+                limit.rule.reconfigure(&old.rule, state, now, base);
+            }
+        }
+        if needed > now {
+            key.ahead_mut().next_epoch(needed);
+        }
+    }
+
+    fn rates_fresh_at(&self, key: &KeyState) -> Time {
+        let rates = self.limits.iter().zip(key.states.all());
+        rates
+            .filter(|(limit, _)| limit.rule.kind() != Kind::Semaphore)
+            .map(|(limit, state)| limit.rule.fresh_at(state))
+            .max()
+            .unwrap_or(Time(0))
+            .max(key.ahead.as_ref().map_or(Time(0), |a| a.needed_until()))
+    }
+
+    /// The numbers of the limit at `index`, or of the tightest, at the time the next call can be
+    /// admitted at the earliest. While that is ahead, nothing remains of what is counted by time.
+    pub fn figures(&self, key: &KeyState, now: Time, index: Option<usize>) -> Figures {
+        let base = key.base(now);
+        let one = |(limit, state): (&Limit, &State)| {
+            let mut figures = limit.rule.figures(state, now, base);
+            if base > now && limit.rule.kind() != Kind::Semaphore {
+                figures.remaining = 0;
+                figures.reset_after = figures.reset_after + base.since(now);
+            }
+            figures
+        };
+        let mut all = self.limits.iter().zip(key.states.all());
+        match index {
+            Some(index) => one(all.nth(index).expect("an index of these limits")),
+            None => all
+                .map(one)
+                .min_by_key(|figures| figures.remaining)
+                .expect("at least one limit"),
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! Fixed window: at most `limit` units in each window. Across an edge up to twice that.
+use crate::limit::bounds::{self, MAX_COUNT};
+use crate::limit::rule::{Figures, Wait};
+use crate::limit::time::{Span, Time};
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FixedWindow {
+    limit: u64,
+    window: Span,
+    align: Align,
+}
+
+/// Where windows begin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Align {
+    /// At whole multiples of the window since the clock's epoch.
+    Clock,
+    /// At the first use after the window before has ended.
+    FirstUse,
+}
+
+/// `used` units in the window that began at `start`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Window {
+    pub start: Time,
+    pub used: u64,
+}
+
+/// What one admission took, and the state it found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WindowCharge {
+    pub weight: u64,
+    start: Time,
+    /// Differs from `start` where the charge began a new window.
+    before: Window,
+}
+
+/// The beginning of the window of length `window` that `at` lies in.
+pub fn aligned(at: Time, window: Span) -> Time {
+    Time(at.0 - at.0 % window.0)
+}
+
+impl FixedWindow {
+    pub fn new(limit: u64, window: Span, align: Align) -> Result<FixedWindow, String> {
+        bounds::check_capacity(limit)?;
+        bounds::check_period(window)?;
+        Ok(FixedWindow {
+            limit,
+            window,
+            align,
+        })
+    }
+
+    pub fn limit(&self) -> u64 {
+        self.limit
+    }
+
+    pub fn window(&self) -> Span {
+        self.window
+    }
+
+    pub fn align(&self) -> Align {
+        self.align
+    }
+
+    pub fn fresh(&self, now: Time) -> Window {
+        Window {
+            start: self.start(now),
+            used: 0,
+        }
+    }
+
+    fn start(&self, at: Time) -> Time {
+        match self.align {
+            Align::Clock => aligned(at, self.window),
+            Align::FirstUse => at,
+        }
+    }
+
+    pub fn fresh_at(&self, state: Window) -> Time {
+        match state.used {
+            0 => Time(0),
+            _ => state.start + self.window,
+        }
+    }
+
+    /// The window that a charge at `at` would count in. One that nothing was used of has not begun.
+    fn advance(&self, state: Window, at: Time) -> Window {
+        if state.used == 0 || at >= state.start + self.window {
+            return self.fresh(at);
+        }
+        state
+    }
+
+    pub fn wait(&self, state: Window, at: Time, weight: u64) -> Wait {
+        if weight > self.limit {
+            return Wait::Never;
+        }
+        let state = self.advance(state, at);
+        if state.used <= self.limit - weight {
+            return Wait::Now;
+        }
+        Wait::After((state.start + self.window).since(at))
+    }
+
+    pub fn charge(&self, state: &mut Window, at: Time, weight: u64) -> WindowCharge {
+        let before = *state;
+        *state = self.advance(before, at);
+        state.used += weight;
+        WindowCharge {
+            weight,
+            start: state.start,
+            before,
+        }
+    }
+
+    pub fn undo(&self, state: &mut Window, charge: &WindowCharge) {
+        if charge.start == charge.before.start {
+            state.used = state.used.saturating_sub(charge.weight);
+        } else {
+            *state = charge.before;
+        }
+    }
+
+    /// Corrects the window the charge counts in; one that is over is left as it was.
+    pub fn adjust(&self, state: &mut Window, charge: &mut WindowCharge, actual: u64) {
+        let actual = actual.min(MAX_COUNT);
+        if charge.start == state.start {
+            state.used = (state.used.saturating_sub(charge.weight) + actual).min(MAX_COUNT);
+            charge.weight = actual;
+        }
+    }
+
+    pub fn figures(&self, state: Window, at: Time) -> Figures {
+        let state = self.advance(state, at);
+        Figures {
+            limit: self.limit,
+            remaining: self.limit.saturating_sub(state.used),
+            reset_after: match state.used {
+                0 => Span::ZERO,
+                _ => (state.start + self.window).since(at),
+            },
+        }
+    }
+
+    /// What was used in the window under way counts in the new window under way.
+    pub fn reconfigure(&self, from: &FixedWindow, state: &mut Window, base: Time) {
+        *state = from.advance(*state, base);
+        if self.align == Align::Clock {
+            state.start = aligned(base, self.window);
+        }
+    }
+}

@@ -1,0 +1,444 @@
+//! One limit: a rule of any kind, its state, and what an admission took. Dispatch only; each kind's
+//! arithmetic is in its own file.
+//!
+//! All rules are monotone: what is admissible at some time is admissible at every later time unless
+//! something is charged in between. And they see time run forward: `at` never decreases.
+use crate::limit::fixed_window::{FixedWindow, Window, WindowCharge};
+use crate::limit::interval_bucket::{Filling, IntervalBucket, IntervalCharge};
+use crate::limit::ledger::{Ledger, Ledgered};
+use crate::limit::pacer::{Paced, Pacer, PacerCharge};
+use crate::limit::rate::Tick;
+use crate::limit::semaphore::Semaphore;
+use crate::limit::sliding_counter::{CounterCharge, Counts, SlidingCounter};
+use crate::limit::sliding_log::{Log, LogCharge, SlidingLog};
+use crate::limit::time::{Span, Time};
+use crate::limit::token_bucket::{BucketCharge, TokenBucket};
+
+/// One limit of a limiter.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limit {
+    pub rule: Rule,
+    /// Counts calls instead of their weight.
+    pub per_call: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Rule {
+    Semaphore(Semaphore),
+    TokenBucket(TokenBucket),
+    IntervalBucket(IntervalBucket),
+    Pacer(Pacer),
+    SlidingLog(SlidingLog),
+    SlidingCounter(SlidingCounter),
+    FixedWindow(FixedWindow),
+    Unlimited,
+    Never,
+}
+
+/// What a rule remembers of a key. Small, because there are many keys; what is larger is boxed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum State {
+    /// Of rules that remember nothing.
+    Nothing,
+    /// Units in use.
+    Semaphore(u64),
+    TokenBucket(Tick),
+    IntervalBucket(Filling),
+    FixedWindow(Window),
+    SlidingCounter(Box<Counts>),
+    SlidingLog(Box<Log>),
+    Pacer(Box<Paced>),
+    /// A bucket that something was given back to lately.
+    Ledgered(Box<Ledgered>),
+}
+
+/// What one admission took from one limit: enough to undo or correct it later.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Charge {
+    Nothing,
+    Semaphore(u64),
+    TokenBucket(BucketCharge),
+    IntervalBucket(IntervalCharge),
+    FixedWindow(WindowCharge),
+    SlidingCounter(CounterCharge),
+    SlidingLog(LogCharge),
+    Pacer(Box<PacerCharge>),
+}
+
+/// How long until a weight passes, if nothing else is charged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wait {
+    Now,
+    /// Exactly so long, and never zero.
+    After(Span),
+    /// Until enough that is held has come back.
+    Release,
+    /// It is more than the limit ever has.
+    Never,
+}
+
+/// The numbers of a limit at one time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Figures {
+    pub limit: u64,
+    /// 0 <= remaining <= limit.
+    pub remaining: u64,
+    /// Until the limit is as good as new; of a sliding log, until its oldest entry leaves.
+    pub reset_after: Span,
+}
+
+/// The kinds of rule; keys of limiters with other kinds never meet. Numbers are stored, never reused.
+#[repr(u8)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Kind {
+    Semaphore = 1,
+    TokenBucket = 2,
+    IntervalBucket = 3,
+    Pacer = 4,
+    SlidingLog = 5,
+    SlidingCounter = 6,
+    FixedWindow = 7,
+    Unlimited = 8,
+    Never = 9,
+}
+
+impl Charge {
+    /// Units charged.
+    pub fn weight(&self) -> u64 {
+        match self {
+            Charge::Nothing => 0,
+            Charge::Semaphore(weight) => *weight,
+            Charge::TokenBucket(charge) => charge.weight,
+            Charge::IntervalBucket(charge) => charge.weight,
+            Charge::FixedWindow(charge) => charge.weight,
+            Charge::SlidingCounter(charge) => charge.weight,
+            Charge::SlidingLog(charge) => charge.weight,
+            Charge::Pacer(charge) => charge.weight,
+        }
+    }
+}
+
+impl State {
+    /// The state itself, past its ledger.
+    fn plain(&self) -> &State {
+        match self {
+            State::Ledgered(with) => &with.bucket,
+            plain => plain,
+        }
+    }
+
+    fn plain_mut(&mut self) -> &mut State {
+        match self {
+            State::Ledgered(with) => &mut with.bucket,
+            plain => plain,
+        }
+    }
+
+    /// The sum of refunds that a charge has to remember. A ledger that nobody can ask any more goes.
+    fn refunded(&mut self, now: Time) -> Tick {
+        let State::Ledgered(with) = self else {
+            return Tick::ZERO;
+        };
+        if with.ledger.until > now {
+            return with.ledger.refunded;
+        }
+        let bucket = std::mem::replace(&mut with.bucket, State::Nothing);
+        *self = bucket;
+        Tick::ZERO
+    }
+
+    /// The bucket with a ledger, which it gets if it has none.
+    fn ledgered(&mut self) -> &mut Ledgered {
+        if !matches!(self, State::Ledgered(_)) {
+            let bucket = std::mem::replace(self, State::Nothing);
+            *self = State::Ledgered(Box::new(Ledgered {
+                bucket,
+                ledger: Ledger::default(),
+            }));
+        }
+        let State::Ledgered(with) = self else {
+            unreachable!("made above")
+        };
+        with
+    }
+}
+
+/// A state or charge of another kind than its rule's: the shapes of limiters keep them apart.
+#[cold]
+fn mixed_up(rule: &Rule, state: &State) -> ! {
+    unreachable!("{:?} met the state {state:?}", rule.kind())
+}
+
+impl Rule {
+    pub fn kind(&self) -> Kind {
+        match self {
+            Rule::Semaphore(_) => Kind::Semaphore,
+            Rule::TokenBucket(_) => Kind::TokenBucket,
+            Rule::IntervalBucket(_) => Kind::IntervalBucket,
+            Rule::Pacer(_) => Kind::Pacer,
+            Rule::SlidingLog(_) => Kind::SlidingLog,
+            Rule::SlidingCounter(_) => Kind::SlidingCounter,
+            Rule::FixedWindow(_) => Kind::FixedWindow,
+            Rule::Unlimited => Kind::Unlimited,
+            Rule::Never => Kind::Never,
+        }
+    }
+
+    /// The state of a key never seen before.
+    pub fn fresh(&self, now: Time) -> State {
+        match self {
+            Rule::Semaphore(_) => State::Semaphore(0),
+            Rule::TokenBucket(rule) => State::TokenBucket(rule.fresh(now)),
+            Rule::IntervalBucket(rule) => State::IntervalBucket(rule.fresh(now)),
+            Rule::Pacer(rule) => State::Pacer(Box::new(rule.fresh(now))),
+            Rule::SlidingLog(_) => State::SlidingLog(Box::default()),
+            Rule::SlidingCounter(rule) => State::SlidingCounter(Box::new(rule.fresh(now))),
+            Rule::FixedWindow(rule) => State::FixedWindow(rule.fresh(now)),
+            Rule::Unlimited | Rule::Never => State::Nothing,
+        }
+    }
+
+    /// A key never seen has to be remembered even if it is denied, or it would stay empty for ever.
+    pub fn starts_empty(&self) -> bool {
+        match self {
+            Rule::TokenBucket(rule) => rule.starts_empty(),
+            Rule::IntervalBucket(rule) => rule.starts_empty(),
+            _ => false,
+        }
+    }
+
+    /// From then on the state is worth no more than a fresh one and may be forgotten.
+    pub fn fresh_at(&self, state: &State) -> Time {
+        let fresh = match (self, state.plain()) {
+            (Rule::Semaphore(_), State::Semaphore(0)) => Time(0),
+            (Rule::Semaphore(_), State::Semaphore(_)) => Time::MAX,
+            (Rule::TokenBucket(rule), State::TokenBucket(tat)) => rule.fresh_at(*tat),
+            (Rule::IntervalBucket(rule), State::IntervalBucket(filling)) => rule.fresh_at(*filling),
+            (Rule::Pacer(rule), State::Pacer(paced)) => rule.fresh_at(paced),
+            (Rule::SlidingLog(rule), State::SlidingLog(log)) => rule.fresh_at(log),
+            (Rule::SlidingCounter(rule), State::SlidingCounter(counts)) => rule.fresh_at(**counts),
+            (Rule::FixedWindow(rule), State::FixedWindow(window)) => rule.fresh_at(*window),
+            (Rule::Unlimited | Rule::Never, State::Nothing) => Time(0),
+            (rule, state) => mixed_up(rule, state),
+        };
+        match state {
+            State::Ledgered(with) => fresh.max(with.ledger.until),
+            _ => fresh,
+        }
+    }
+
+    /// How long from `at` until `weight` passes.
+    pub fn wait(&self, state: &State, at: Time, weight: u64) -> Wait {
+        if weight == 0 {
+            return Wait::Now;
+        }
+        match (self, state.plain()) {
+            (Rule::TokenBucket(rule), State::TokenBucket(tat)) => rule.wait(*tat, at, weight),
+            (Rule::Semaphore(rule), State::Semaphore(used)) => rule.wait(*used, weight),
+            (Rule::IntervalBucket(rule), State::IntervalBucket(filling)) => {
+                rule.wait(*filling, at, weight)
+            }
+            (Rule::Pacer(rule), State::Pacer(paced)) => rule.wait(paced, at, weight),
+            (Rule::SlidingLog(rule), State::SlidingLog(log)) => rule.wait(log, at, weight),
+            (Rule::SlidingCounter(rule), State::SlidingCounter(counts)) => {
+                rule.wait(**counts, at, weight)
+            }
+            (Rule::FixedWindow(rule), State::FixedWindow(window)) => rule.wait(*window, at, weight),
+            (Rule::Unlimited, _) => Wait::Now,
+            (Rule::Never, _) => Wait::Never,
+            (rule, state) => mixed_up(rule, state),
+        }
+    }
+
+    /// Takes `weight` at `at`, when it passes. `now` is the time of the call.
+    pub fn charge(&self, state: &mut State, now: Time, at: Time, weight: u64) -> Charge {
+        if weight == 0 {
+            return Charge::Nothing;
+        }
+        let refunded = state.refunded(now);
+        match (self, state.plain_mut()) {
+            (Rule::TokenBucket(rule), State::TokenBucket(tat)) => {
+                Charge::TokenBucket(rule.charge(tat, at, weight, refunded))
+            }
+            (Rule::Semaphore(_), State::Semaphore(used)) => {
+                *used += weight;
+                Charge::Semaphore(weight)
+            }
+            (Rule::IntervalBucket(rule), State::IntervalBucket(filling)) => {
+                Charge::IntervalBucket(rule.charge(filling, at, weight, refunded))
+            }
+            (Rule::Pacer(rule), State::Pacer(paced)) => {
+                Charge::Pacer(Box::new(rule.charge(paced, now, at, weight)))
+            }
+            (Rule::SlidingLog(rule), State::SlidingLog(log)) => {
+                Charge::SlidingLog(rule.charge(log, now, at, weight))
+            }
+            (Rule::SlidingCounter(rule), State::SlidingCounter(counts)) => {
+                Charge::SlidingCounter(rule.charge(counts, at, weight))
+            }
+            (Rule::FixedWindow(rule), State::FixedWindow(window)) => {
+                Charge::FixedWindow(rule.charge(window, at, weight))
+            }
+            (Rule::Unlimited | Rule::Never, _) => Charge::Nothing,
+            (rule, state) => mixed_up(rule, state),
+        }
+    }
+
+    /// Takes the newest charge back: the state is as it was before, but for corrections of older charges.
+    pub fn undo(&self, state: &mut State, charge: &Charge) {
+        match (self, state.plain_mut(), charge) {
+            (_, _, Charge::Nothing) => {}
+            (Rule::Semaphore(_), State::Semaphore(used), Charge::Semaphore(weight)) => {
+                *used = used.saturating_sub(*weight);
+            }
+            (Rule::TokenBucket(rule), State::TokenBucket(tat), Charge::TokenBucket(charge)) => {
+                rule.undo(tat, charge)
+            }
+            (
+                Rule::IntervalBucket(rule),
+                State::IntervalBucket(filling),
+                Charge::IntervalBucket(charge),
+            ) => rule.undo(filling, charge),
+            (Rule::Pacer(rule), State::Pacer(paced), Charge::Pacer(charge)) => {
+                rule.undo(paced, charge)
+            }
+            (Rule::SlidingLog(rule), State::SlidingLog(log), Charge::SlidingLog(charge)) => {
+                rule.undo(log, charge)
+            }
+            (
+                Rule::SlidingCounter(rule),
+                State::SlidingCounter(counts),
+                Charge::SlidingCounter(charge),
+            ) => rule.undo(counts, charge),
+            (Rule::FixedWindow(rule), State::FixedWindow(window), Charge::FixedWindow(charge)) => {
+                rule.undo(window, charge)
+            }
+            (rule, state, _) => mixed_up(rule, state),
+        }
+    }
+
+    /// Corrects a charge to the `actual` weight, which was more.
+    pub fn raise(&self, state: &mut State, base: Time, charge: &mut Charge, actual: u64) {
+        debug_assert!(actual > charge.weight());
+        match (self, state.plain_mut(), charge) {
+            (Rule::TokenBucket(rule), State::TokenBucket(tat), Charge::TokenBucket(charge)) => {
+                rule.raise(tat, base, charge, actual)
+            }
+            (
+                Rule::IntervalBucket(rule),
+                State::IntervalBucket(filling),
+                Charge::IntervalBucket(charge),
+            ) => rule.raise(filling, charge, actual),
+            (Rule::Pacer(rule), State::Pacer(paced), Charge::Pacer(charge)) => {
+                rule.raise(paced, base, charge, actual)
+            }
+            (_, state, charge) => self.recount(state, charge, actual),
+        }
+    }
+
+    /// Corrects a charge to the `actual` weight, which was less.
+    pub fn lower(&self, state: &mut State, base: Time, charge: &mut Charge, actual: u64) {
+        debug_assert!(actual < charge.weight());
+        match (self, charge) {
+            (Rule::TokenBucket(rule), Charge::TokenBucket(charge)) => {
+                let with = state.ledgered();
+                let State::TokenBucket(tat) = &mut with.bucket else {
+                    mixed_up(self, &with.bucket)
+                };
+                rule.lower(tat, &mut with.ledger, base, charge, actual);
+            }
+            (Rule::IntervalBucket(rule), Charge::IntervalBucket(charge)) => {
+                let with = state.ledgered();
+                let State::IntervalBucket(filling) = &mut with.bucket else {
+                    mixed_up(self, &with.bucket)
+                };
+                rule.lower(filling, &mut with.ledger, base, charge, actual);
+            }
+            (Rule::Pacer(rule), Charge::Pacer(charge)) => {
+                let State::Pacer(paced) = state else {
+                    mixed_up(self, state)
+                };
+                rule.lower(paced, charge, actual);
+            }
+            (_, charge) => self.recount(state, charge, actual),
+        }
+    }
+
+    /// The kinds that count can correct in both directions alike. A semaphore's weight is held, not
+    /// used up: it comes back when it is released.
+    fn recount(&self, state: &mut State, charge: &mut Charge, actual: u64) {
+        match (self, state, charge) {
+            (Rule::SlidingLog(rule), State::SlidingLog(log), Charge::SlidingLog(charge)) => {
+                rule.adjust(log, charge, actual)
+            }
+            (
+                Rule::SlidingCounter(rule),
+                State::SlidingCounter(counts),
+                Charge::SlidingCounter(charge),
+            ) => rule.adjust(counts, charge, actual),
+            (Rule::FixedWindow(rule), State::FixedWindow(window), Charge::FixedWindow(charge)) => {
+                rule.adjust(window, charge, actual)
+            }
+            (Rule::Semaphore(_), _, _) | (_, _, Charge::Nothing) => {}
+            (rule, state, _) => mixed_up(rule, state),
+        }
+    }
+
+    /// The numbers at `at`; `now` is the time of the call.
+    pub fn figures(&self, state: &State, now: Time, at: Time) -> Figures {
+        match (self, state.plain()) {
+            (Rule::TokenBucket(rule), State::TokenBucket(tat)) => rule.figures(*tat, at),
+            (Rule::Semaphore(rule), State::Semaphore(used)) => rule.figures(*used),
+            (Rule::IntervalBucket(rule), State::IntervalBucket(filling)) => {
+                rule.figures(*filling, at)
+            }
+            (Rule::Pacer(rule), State::Pacer(paced)) => rule.figures(paced, now, at),
+            (Rule::SlidingLog(rule), State::SlidingLog(log)) => rule.figures(log, at),
+            (Rule::SlidingCounter(rule), State::SlidingCounter(counts)) => {
+                rule.figures(**counts, at)
+            }
+            (Rule::FixedWindow(rule), State::FixedWindow(window)) => rule.figures(*window, at),
+            (Rule::Unlimited, _) => Figures {
+                limit: u64::MAX,
+                remaining: u64::MAX,
+                reset_after: Span::ZERO,
+            },
+            (Rule::Never, _) => Figures {
+                limit: 0,
+                remaining: 0,
+                reset_after: Span::ZERO,
+            },
+            (rule, state) => mixed_up(rule, state),
+        }
+    }
+
+    /// Makes a state of the rule `from`, of the same kind, one of this rule: clamped, never reset.
+    pub fn reconfigure(&self, from: &Rule, state: &mut State, now: Time, base: Time) {
+        match (self, from, state.plain_mut()) {
+            (Rule::TokenBucket(rule), Rule::TokenBucket(from), State::TokenBucket(tat)) => {
+                rule.reconfigure(from, tat, base)
+            }
+            (
+                Rule::IntervalBucket(rule),
+                Rule::IntervalBucket(from),
+                State::IntervalBucket(filling),
+            ) => rule.reconfigure(from, filling, base),
+            (Rule::Pacer(rule), Rule::Pacer(from), State::Pacer(paced)) => {
+                rule.reconfigure(from, paced, now, base)
+            }
+            (
+                Rule::SlidingCounter(rule),
+                Rule::SlidingCounter(from),
+                State::SlidingCounter(counts),
+            ) => rule.reconfigure(from, counts, base),
+            (Rule::FixedWindow(rule), Rule::FixedWindow(from), State::FixedWindow(window)) => {
+                rule.reconfigure(from, window, base)
+            }
+            // What is held, and what is logged, is the same under any parameters.
+            (rule, from, state) if rule.kind() == from.kind() => {
+                debug_assert!(!matches!(state, State::Ledgered(_)));
+            }
+            (rule, _, state) => mixed_up(rule, state),
+        }
+    }
+}

@@ -1,0 +1,179 @@
+//! Token bucket, refilled continuously: GCRA (ITU-T I.371) in exact integers.
+//!
+//! The state is one point, `tat`: when the bucket will be full again. Units owed are the time until
+//! then. Admitted: owed + cost <= the time from empty to full.
+use crate::limit::bounds::{self, MAX_DEBT, MAX_FILL};
+use crate::limit::ledger::Ledger;
+use crate::limit::rate::{Rate, Tick};
+use crate::limit::rule::{Figures, Wait};
+use crate::limit::time::{Span, Time};
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TokenBucket {
+    capacity: u64,
+    rate: Rate,
+    /// From empty to full: the cost of the capacity.
+    full: Tick,
+    starts_empty: bool,
+}
+
+/// What one admission took.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BucketCharge {
+    pub weight: u64,
+    cost: Tick,
+    /// How long the bucket had been full before.
+    idle: Tick,
+    /// `tat` right after the charge.
+    end: Tick,
+    /// The ledger's sum at that time.
+    refunded: Tick,
+}
+
+impl TokenBucket {
+    pub fn new(
+        capacity: u64,
+        refill: u64,
+        period: Span,
+        starts_empty: bool,
+    ) -> Result<TokenBucket, String> {
+        bounds::check_capacity(capacity)?;
+        let rate = Rate::new(refill, period)?;
+        let full = rate.cost(capacity);
+        check_fill(full.ceil())?;
+        Ok(TokenBucket {
+            capacity,
+            rate,
+            full,
+            starts_empty,
+        })
+    }
+
+    pub fn capacity(&self) -> u64 {
+        self.capacity
+    }
+
+    pub fn rate(&self) -> &Rate {
+        &self.rate
+    }
+
+    pub fn starts_empty(&self) -> bool {
+        self.starts_empty
+    }
+
+    pub fn fresh(&self, now: Time) -> Tick {
+        if self.starts_empty {
+            return self.rate.add(Tick::at(now), self.full);
+        }
+        Tick::at(now)
+    }
+
+    /// An idle bucket that started empty is forgotten, that is empty again, after being full for twice
+    /// the time it takes to fill.
+    pub fn fresh_at(&self, tat: Tick) -> Time {
+        let full_again = Time(tat.ceil());
+        if self.starts_empty {
+            return full_again + Span(2 * self.full.ceil());
+        }
+        full_again
+    }
+
+    pub fn wait(&self, tat: Tick, at: Time, weight: u64) -> Wait {
+        if weight > self.capacity {
+            return Wait::Never;
+        }
+        let owed = self.rate.sub(tat, Tick::at(at));
+        let after = self.rate.add(owed, self.rate.cost(weight));
+        if after <= self.full {
+            return Wait::Now;
+        }
+        Wait::After(Span(self.rate.sub(after, self.full).ceil()))
+    }
+
+    pub fn charge(&self, tat: &mut Tick, at: Time, weight: u64, refunded: Tick) -> BucketCharge {
+        let start = Tick::at(at).max(*tat);
+        let idle = self.rate.sub(start, *tat);
+        let cost = self.rate.cost(weight);
+        *tat = self.rate.add(start, cost);
+        BucketCharge {
+            weight,
+            cost,
+            idle,
+            end: *tat,
+            refunded,
+        }
+    }
+
+    pub fn undo(&self, tat: &mut Tick, charge: &BucketCharge) {
+        *tat = self.rate.sub(*tat, self.rate.add(charge.cost, charge.idle));
+    }
+
+    /// Gives back what was not used, as far as time has not already given it back. The part of `charge`
+    /// that is still owed at `base` is at most its end, less what was refunded since, less `base`.
+    pub fn lower(
+        &self,
+        tat: &mut Tick,
+        ledger: &mut Ledger,
+        base: Time,
+        charge: &mut BucketCharge,
+        actual: u64,
+    ) {
+        let base = Tick::at(base);
+        let rate = &self.rate;
+        let since = rate.sub(ledger.refunded, charge.refunded);
+        let owed = rate.sub(rate.sub(charge.end, since), base);
+        let refund = rate.sub(charge.cost, rate.cost(actual)).min(owed);
+        ledger.note(rate.add(ledger.refunded, refund), Time(tat.ceil()));
+        *tat = rate.sub(*tat, refund);
+        charge.weight = actual;
+        charge.cost = rate.sub(charge.cost, refund);
+        charge.end = rate.sub(rate.sub(charge.end, since), refund);
+        charge.refunded = ledger.refunded;
+    }
+
+    /// Takes what was used beyond the estimate, into debt if need be.
+    pub fn raise(&self, tat: &mut Tick, base: Time, charge: &mut BucketCharge, actual: u64) {
+        let most = Tick::at(base + MAX_DEBT);
+        let extra = self.rate.sub(self.rate.cost(actual), charge.cost);
+        let raised = self.rate.add(*tat, extra).min(most).max(*tat);
+        let taken = self.rate.sub(raised, *tat);
+        *tat = raised;
+        charge.weight = actual;
+        charge.cost = self.rate.add(charge.cost, taken);
+    }
+
+    pub fn figures(&self, tat: Tick, at: Time) -> Figures {
+        let owed = self.rate.sub(tat, Tick::at(at));
+        Figures {
+            limit: self.capacity,
+            remaining: self.rate.brings(self.rate.sub(self.full, owed)),
+            reset_after: Span(owed.ceil()),
+        }
+    }
+
+    /// Carries what is owed over to this bucket from another: the tokens that are there stay, as far as
+    /// they fit; room that is new is full; a price that changed is paid for what is owed.
+    pub fn reconfigure(&self, from: &TokenBucket, tat: &mut Tick, base: Time) {
+        let owed = from.rate.sub(*tat, Tick::at(base));
+        let lost = from.capacity.saturating_sub(self.capacity);
+        let owed = if self.rate == from.rate {
+            self.rate.sub(owed, self.rate.cost(lost))
+        } else {
+            let units = from.rate.brings_up(owed).saturating_sub(lost);
+            self.rate.cost(units)
+        };
+        let most = Tick::at(base + MAX_DEBT);
+        *tat = self.rate.add(Tick::at(base), owed).min(most);
+    }
+}
+
+/// Refuses a bucket that takes longer than [`MAX_FILL`] to fill.
+pub fn check_fill(us: u64) -> Result<(), String> {
+    if us <= MAX_FILL.0 {
+        return Ok(());
+    }
+    Err(format!(
+        "capacity * period_us / refill must be at most {}, not {us}",
+        MAX_FILL.0
+    ))
+}
