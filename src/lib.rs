@@ -9,6 +9,7 @@
 //! - [`clock`], [`timer`]: time, and what falls due.
 //! - [`op`], [`queue`], [`callback`], over [`mailbox`]: what is asked, and the ways its one answer takes.
 //! - [`permit`]: the numbers of what is held.
+//! - [`memory`]: the embedded backend.
 #![deny(unsafe_code)]
 
 pub mod callback;
@@ -18,6 +19,7 @@ pub mod decision;
 pub mod fork;
 pub mod limit;
 pub mod mailbox;
+pub mod memory;
 pub mod op;
 pub mod permit;
 pub mod queue;

@@ -57,24 +57,34 @@ pub enum Sink {
 /// Where one thread waits for one completion.
 #[derive(Default)]
 pub struct Parker {
-    decision: Mutex<Option<Decision>>,
-    decided: Condvar,
+    state: Mutex<Parked>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct Parked {
+    decision: Option<Decision>,
+    /// When the operation is due has changed.
+    nudged: bool,
 }
 
 impl Parker {
-    /// Waits for the completion, but only so long (`None`: as long as it takes).
+    /// Waits for the completion; `None` after so long (without limit if `None`), or when the time at
+    /// which the operation is due has changed.
     pub fn wait(&self, longest: Option<Duration>) -> Option<Decision> {
-        let decision = self.decision.lock().unwrap();
-        match longest {
-            None => *self.decided.wait_while(decision, |d| d.is_none()).unwrap(),
+        let nothing = |parked: &mut Parked| parked.decision.is_none() && !parked.nudged;
+        let parked = self.state.lock().unwrap();
+        let mut parked = match longest {
+            None => self.changed.wait_while(parked, nothing).unwrap(),
             Some(t) => {
-                *self
-                    .decided
-                    .wait_timeout_while(decision, t, |d| d.is_none())
+                self.changed
+                    .wait_timeout_while(parked, t, nothing)
                     .unwrap()
                     .0
             }
-        }
+        };
+        parked.nudged = false;
+        parked.decision
     }
 }
 
@@ -92,7 +102,7 @@ impl Wakes {
     pub fn deliver(&mut self, sink: Sink, decision: Decision, callbacks: &Callbacks) -> bool {
         match sink {
             Sink::Thread(parker) => {
-                let before = parker.decision.lock().unwrap().replace(decision);
+                let before = parker.state.lock().unwrap().decision.replace(decision);
                 assert!(before.is_none(), "an operation completes once");
                 self.parkers.push(parker);
                 true
@@ -108,6 +118,12 @@ impl Wakes {
                 true
             }
         }
+    }
+
+    /// Tells a thread that its operation is due at another time than it knows.
+    pub fn nudge(&mut self, parker: Arc<Parker>) {
+        parker.state.lock().unwrap().nudged = true;
+        self.parkers.push(parker);
     }
 
     pub fn queue(&mut self, queue: Arc<Queue>) {
@@ -127,7 +143,7 @@ impl Wakes {
     /// Wakes whom something was delivered to. Without any lock held.
     pub fn wake(self, callbacks: &Callbacks) {
         for parker in self.parkers {
-            parker.decided.notify_one();
+            parker.changed.notify_one();
         }
         for queue in self.queues {
             queue.wake();

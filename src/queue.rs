@@ -29,7 +29,7 @@ struct State {
     freed: bool,
 }
 
-/// One operation completes once, and its lease may be lost once after that.
+/// An operation completes once, and a permit's lease is lost at most once.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 enum Key {
     Completion(u64),
@@ -95,9 +95,9 @@ impl Queue {
         self.add(Key::Completion(decision.op), decision)
     }
 
-    /// Adds word of a lost lease, as [`Queue::push`] does.
+    /// Adds word of a permit whose lease was lost, as [`Queue::push`] does.
     pub fn push_lost(&self, decision: Decision) -> bool {
-        self.add(Key::Lost(decision.op), decision)
+        self.add(Key::Lost(decision.permit), decision)
     }
 
     fn add(&self, key: Key, decision: Decision) -> bool {
@@ -132,8 +132,8 @@ impl Queue {
     pub fn take(&self, op: u64) -> Option<Decision> {
         let mut state = self.state.lock().unwrap();
         let taken = state.done.take(&Key::Completion(op));
-        if taken.is_some() {
-            state.done.take(&Key::Lost(op));
+        if let Some(decision) = &taken {
+            state.done.take(&Key::Lost(decision.permit));
             self.settle_signal(&mut state);
         }
         taken

@@ -1,0 +1,349 @@
+//! The decision on one request: granted, denied, or to wait.
+use std::sync::Arc;
+
+use super::held::{Tell, Terms};
+use super::keys::{Key, Keys};
+use super::names::{KeyId, Named};
+use super::scene::Scene;
+use super::wait::{Stage, Wait};
+use super::{Memory, refused};
+use crate::decision::{Decision, Status};
+use crate::limit::decide::{Outcome, Verdict};
+use crate::limit::rule::{Figures, Kind, Limit};
+use crate::limit::time::{Span, Time};
+use crate::limit::weights::Weights;
+use crate::op::{self, Parker, Request, Sink};
+
+/// Who asks, and what happens if the answer is not at hand.
+pub(super) enum Asker<'a> {
+    /// Only wants to know; nothing is charged.
+    Peek,
+    /// Does not wait.
+    Try,
+    /// Wants a time booked, and waits for it by itself.
+    Pace,
+    /// A thread that would wait; its parker is made when it has to.
+    Thread(&'a mut Option<Arc<Parker>>),
+    Sink(Sink),
+}
+
+impl Memory {
+    pub(super) fn ask(&self, named: &Arc<Named>, request: &Request, asker: Asker) -> Decision {
+        let weights = match request.weights {
+            op::Weights::Same(weight) => Weights::One(weight),
+            op::Weights::Each(each) if each.len() == named.limits.limits().len() => {
+                Weights::Each(each.into())
+            }
+            op::Weights::Each(_) => return refused(request, Status::Invalid),
+        };
+        let id = self.names.key(named, request.key);
+        self.at(id.shard(), |keys, scene| {
+            scene.ask(keys, named, id, request, weights, asker)
+        })
+    }
+}
+
+impl Asker<'_> {
+    /// How long the answer may lie ahead; `None`: without limit.
+    fn patience(&self, request: &Request) -> Option<Span> {
+        match self {
+            Asker::Peek | Asker::Try => Some(Span::ZERO),
+            Asker::Pace | Asker::Thread(_) | Asker::Sink(_) => request.wait,
+        }
+    }
+
+    fn into_sink(self) -> Sink {
+        match self {
+            Asker::Thread(parker) => Sink::Thread(parker.insert(Arc::default()).clone()),
+            Asker::Sink(sink) => sink,
+            Asker::Peek | Asker::Try | Asker::Pace => unreachable!("they have no patience"),
+        }
+    }
+}
+
+impl Scene<'_> {
+    fn ask(
+        &mut self,
+        keys: &mut Keys,
+        named: &Arc<Named>,
+        id: KeyId,
+        request: &Request,
+        weights: Weights,
+        mut asker: Asker,
+    ) -> Decision {
+        if let Err(status) = self.open() {
+            return refused(request, status);
+        }
+        let decision = match keys.find(id) {
+            Some(key) => {
+                self.refresh(key, named);
+                self.decide(key, request, weights, &mut asker)
+            }
+            None => {
+                let mut key = Key::fresh(id, named.current(), self.now);
+                let keep = key.named.limits.starts_empty() && !matches!(asker, Asker::Peek);
+                let decision = self.decide(&mut key, request, weights, &mut asker);
+                if keep || decision.permit != 0 || key.live.is_some() {
+                    self.insert(keys, key);
+                }
+                decision
+            }
+        };
+        self.hear(
+            Decision {
+                user_data: request.user_data,
+                ..decision
+            },
+            asker,
+        )
+    }
+
+    /// Brings a key up to the present: leases that are over, limits that have changed.
+    pub fn refresh(&mut self, key: &mut Key, named: &Arc<Named>) {
+        let mut pump = self.expire(key);
+        let other = !Arc::ptr_eq(&key.named, named);
+        if other && named.limits.version() >= key.named.limits.version() {
+            named
+                .limits
+                .reconfigure(&key.named.limits, &mut key.state, self.now);
+            key.named = named.clone();
+            self.end_hopeless(key);
+            pump = true;
+        }
+        if pump {
+            self.pump(key);
+        }
+    }
+
+    /// A callback hears of its answer even if that was at hand.
+    fn hear(&mut self, decision: Decision, asker: Asker) -> Decision {
+        let answered = matches!(decision.status, Status::Ok | Status::Denied | Status::Never);
+        match asker {
+            Asker::Sink(sink @ Sink::Callback(_)) if answered => {
+                let (op, user_data) = (self.memory.next_op(self.book.index).0, decision.user_data);
+                let taken = self.deliver(sink, Decision { op, ..decision });
+                assert!(taken, "callbacks take everything");
+                Decision {
+                    op,
+                    user_data,
+                    ..Decision::of(Status::Pending)
+                }
+            }
+            _ => decision,
+        }
+    }
+
+    fn decide(
+        &mut self,
+        key: &mut Key,
+        request: &Request,
+        weights: Weights,
+        asker: &mut Asker,
+    ) -> Decision {
+        if weights.is_zero() {
+            return self.numbers(key, Status::Ok, None);
+        }
+        let verdict = self.verdict(key, &weights);
+        let limit = asker.patience(request).map(|patience| self.now + patience);
+        let in_time = |at: Time| limit.is_none_or(|limit| at <= limit);
+        match (verdict.outcome, &asker) {
+            (Outcome::Admit, Asker::Peek) => self.numbers(key, Status::Ok, None),
+            (Outcome::Admit, _) => self.grant(key, request, weights, self.now, asker),
+            (Outcome::Later(at), Asker::Pace) if in_time(at) => {
+                self.grant(key, request, weights, at, asker)
+            }
+            (Outcome::Later(at), _) if in_time(at) => {
+                self.wait(key, request, weights, Some(at), asker)
+            }
+            (Outcome::Release, _)
+                if limit != Some(self.now) && in_time(self.soonest(key, &weights)) =>
+            {
+                self.wait(key, request, weights, None, asker)
+            }
+            _ => {
+                let refusal = self.refusal(key, &weights, verdict);
+                if !matches!(asker, Asker::Peek) {
+                    self.count_refusal(refusal.status);
+                }
+                refusal
+            }
+        }
+    }
+
+    /// What the limits say, and that nobody overtakes those who wait for a release.
+    pub fn verdict(&self, key: &Key, weights: &Weights) -> Verdict {
+        let limits = &key.named.limits;
+        let verdict = limits.decide(&key.state, self.now, weights);
+        let passed = !matches!(verdict.outcome, Outcome::Never | Outcome::Release);
+        if passed && key.has_queue() {
+            let semaphore = |limit: &Limit| limit.rule.kind() == Kind::Semaphore;
+            let index = limits.limits().iter().position(semaphore);
+            let index = index.expect("only semaphores have queues");
+            return Verdict {
+                outcome: Outcome::Release,
+                index,
+            };
+        }
+        verdict
+    }
+
+    /// When a wait for a release can end at the earliest: that is as soon as the rates allow.
+    fn soonest(&self, key: &Key, weights: &Weights) -> Time {
+        let limits = &key.named.limits;
+        let weigh = |(i, limit): (usize, &Limit)| match limit.rule.kind() {
+            Kind::Semaphore => 0,
+            _ => weights.of(limit, i),
+        };
+        if limits.limits().len() == 1 {
+            return self.now;
+        }
+        let rates = Weights::Each(limits.limits().iter().enumerate().map(weigh).collect());
+        match limits.decide(&key.state, self.now, &rates).outcome {
+            Outcome::Later(at) | Outcome::TooFar(at) => at,
+            _ => self.now,
+        }
+    }
+
+    /// Takes what was asked for from `at` on.
+    fn grant(
+        &mut self,
+        key: &mut Key,
+        request: &Request,
+        weights: Weights,
+        at: Time,
+        asker: &mut Asker,
+    ) -> Decision {
+        let terms = Terms {
+            lease: request.lease,
+            renew: request.renew,
+            tell: request.tell_lost,
+        };
+        if let Err(status) = self.lease_ready(key, &terms) {
+            return Decision::of(status);
+        }
+        let booking = key
+            .named
+            .limits
+            .commit(&mut key.state, self.now, at, &weights);
+        let (permit, fence) = match asker {
+            Asker::Pace => (self.spent(key, booking, true), 0),
+            Asker::Sink(Sink::Queue(queue)) => {
+                let tell = Tell::on(queue, 0, request.user_data);
+                self.permit(key, booking, &terms, Some(tell))
+            }
+            _ => self.permit(key, booking, &terms, None),
+        };
+        self.stats.granted.add(1);
+        Decision {
+            permit,
+            fence,
+            retry_after_us: at.since(self.now).0,
+            ..self.numbers(key, Status::Ok, None)
+        }
+    }
+
+    /// Begins a wait: in the queue, or for a time that is booked.
+    fn wait(
+        &mut self,
+        key: &mut Key,
+        request: &Request,
+        weights: Weights,
+        at: Option<Time>,
+        asker: &mut Asker,
+    ) -> Decision {
+        let terms = Terms {
+            lease: request.lease,
+            renew: request.renew,
+            tell: request.tell_lost,
+        };
+        let by_itself = matches!(asker, Asker::Thread(_));
+        let ready = if by_itself {
+            Ok(())
+        } else {
+            self.memory.timer.ready()
+        };
+        if let Err(status) = ready.and_then(|()| self.lease_ready(key, &terms)) {
+            return Decision::of(status);
+        }
+        if !self.begin_wait() {
+            self.stats.overloaded.add(1);
+            return Decision::of(Status::Overloaded);
+        }
+        let sink = std::mem::replace(asker, Asker::Try).into_sink();
+        let (op, serial) = self.memory.next_op(self.book.index);
+        let wait = Wait {
+            key: key.id,
+            weights,
+            sink,
+            user_data: request.user_data,
+            terms,
+            since: self.now,
+            deadline: request.wait.map(|wait| self.now + wait),
+            stage: Stage::Queued,
+            due: None,
+        };
+        let ahead = self.enter(key, serial, wait, at);
+        Decision {
+            op,
+            queue_position: ahead.try_into().unwrap_or(u32::MAX),
+            ..self.numbers(key, Status::Pending, None)
+        }
+    }
+
+    /// Why not, and when to come back.
+    pub fn refusal(&self, key: &Key, weights: &Weights, verdict: Verdict) -> Decision {
+        let (status, retry_after) = match verdict.outcome {
+            Outcome::Never => (Status::Never, u64::MAX),
+            Outcome::Later(at) | Outcome::TooFar(at) => (Status::Denied, at.since(self.now).0),
+            Outcome::Release => (Status::Denied, self.release_hint(key, weights).0),
+            Outcome::Admit => (Status::Denied, 1),
+        };
+        Decision {
+            retry_after_us: retry_after.max(1),
+            index: verdict.index as u32,
+            ..self.numbers(key, status, Some(verdict.index))
+        }
+    }
+
+    /// When what is held may have come back. Exact where leases that are not renewed tell and nobody is
+    /// waiting; a permit that is renewed can come back any time, and its lease is as good a guess as any.
+    fn release_hint(&self, key: &Key, weights: &Weights) -> Span {
+        /// Leases looked at, so that a denial costs no more than this.
+        const MOST: usize = 64;
+        let limits = &key.named.limits;
+        let lease = limits.lease().unwrap_or(self.memory.options.lease);
+        let Some(live) = &key.live else { return lease };
+        let mut state = key.state.clone();
+        for &(ends, serial) in live.leases.iter().take(MOST) {
+            limits.release(&mut state, self.book.held[&serial].booking());
+            match limits.decide(&state, ends, weights).outcome {
+                Outcome::Later(at) | Outcome::TooFar(at) => return at.since(self.now),
+                Outcome::Admit => return ends.since(self.now),
+                Outcome::Release | Outcome::Never => {}
+            }
+        }
+        lease
+    }
+
+    pub fn count_refusal(&self, status: Status) {
+        match status {
+            Status::Never => self.stats.never.add(1),
+            _ => self.stats.denied.add(1),
+        }
+    }
+
+    /// An answer with the numbers of the limit at `index`, or of the tightest.
+    pub fn numbers(&self, key: &Key, status: Status, index: Option<usize>) -> Decision {
+        let Figures {
+            limit,
+            remaining,
+            reset_after,
+        } = key.named.limits.figures(&key.state, self.now, index);
+        Decision {
+            limit,
+            remaining,
+            reset_after_us: reset_after.0,
+            ..Decision::of(status)
+        }
+    }
+}

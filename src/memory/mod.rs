@@ -1,0 +1,373 @@
+//! The embedded backend: limits whose state lives in this process.
+//!
+//! All that concerns one key lies in one shard, under one lock: its state, those who wait for it, the
+//! permits held on it. So grant, cancel, deadline, lease and shutdown are decided one after another, and
+//! an operation is completed by whoever removes it from its shard.
+//!
+//! Lock order: the source of a virtual clock, then one shard (never two), then one of: timer, a queue,
+//! callbacks, a parker, the names. What is woken is woken after the shard's lock is released; no
+//! callback and no user code runs under any lock.
+mod admit;
+mod held;
+mod keys;
+mod names;
+mod scene;
+mod wait;
+mod whole;
+
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, Weak};
+use std::time::Duration;
+
+use crate::callback::{self, Callbacks};
+use crate::clock::Clock;
+use crate::decision::{Decision, Status};
+use crate::limit::decide::Limits;
+use crate::limit::time::{Span, Time};
+use crate::op::{Parker, Request, Sink};
+use crate::permit::Numbers;
+use crate::queue::{Queue, Queues};
+use crate::stats::Stats;
+use crate::timer::{Due, Fire, Timer};
+
+use admit::Asker;
+use keys::Keys;
+use names::Names;
+use scene::{Scene, Shard};
+
+pub use names::Named;
+
+/// What a memory backend is made with.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// Most waits at a time; more are answered OVERLOADED.
+    pub max_waiting: usize,
+    /// No penalty is longer.
+    pub max_penalty: Span,
+    /// Lease of a permit whose limit and request name none.
+    pub lease: Span,
+    /// How many forks lie between the process that loaded the library and this one.
+    pub fork_generation: u64,
+}
+
+/// The backend of one client in one process.
+pub struct Memory {
+    options: Options,
+    clock: Arc<Clock>,
+    timer: Arc<Timer>,
+    callbacks: Arc<Callbacks>,
+    stats: Arc<Stats>,
+    names: Names,
+    numbers: Numbers,
+    queues: Queues,
+    shards: Box<[Mutex<Shard>]>,
+    /// Serial of the next operation; counts over all shards, so that it tells who came first.
+    next_op: AtomicU64,
+    waiting: AtomicUsize,
+    closed: AtomicBool,
+}
+
+impl Memory {
+    pub fn new(
+        clock: Arc<Clock>,
+        options: Options,
+        stats: Arc<Stats>,
+        callbacks: Arc<Callbacks>,
+    ) -> Arc<Memory> {
+        let names = Names::new();
+        let shards = 0..Numbers::SHARDS;
+        let memory = Arc::new(Memory {
+            options,
+            timer: Timer::new(clock.clone()),
+            clock,
+            callbacks,
+            stats,
+            numbers: Numbers::new(options.fork_generation),
+            queues: Queues::default(),
+            shards: shards
+                .map(|i| Mutex::new(Shard::new(i, Numbers::start(names.seed(i)))))
+                .collect(),
+            next_op: AtomicU64::new(Numbers::start(names.seed(Numbers::SHARDS))),
+            names,
+            waiting: AtomicUsize::new(0),
+            closed: AtomicBool::new(false),
+        });
+        let owner: Weak<dyn Fire> = Arc::downgrade(&(memory.clone() as Arc<dyn Fire>));
+        memory.timer.serve(owner);
+        memory
+    }
+
+    /// Limits under a name. Those of one name and the same kinds share their state.
+    pub fn limiter(&self, name: &[u8], limits: Limits) -> Arc<Named> {
+        self.names.intern(name, limits)
+    }
+
+    /// A completion queue of this backend; see [`Queue::open_descriptor`].
+    pub fn queue(&self, descriptor: OwnedFd) -> Arc<Queue> {
+        let queue = Arc::new(Queue::on(descriptor));
+        self.queues.add(&queue);
+        if self.is_closed() {
+            queue.close();
+        }
+        queue
+    }
+
+    /// Takes from all limits or from none; PENDING with `op` set where that takes time: then the sink
+    /// gets the one completion. A callback sink gets every answer: PENDING, or nothing was started.
+    pub fn acquire(&self, named: &Arc<Named>, request: &Request, sink: Sink) -> Decision {
+        if matches!(sink, Sink::Callback(_)) {
+            if let Err(status) = self.callbacks.ready() {
+                return refused(request, status);
+            }
+        }
+        self.ask(named, request, Asker::Sink(sink))
+    }
+
+    /// [`Memory::acquire`], with the calling thread waiting for the answer.
+    pub fn acquire_blocking(&self, named: &Arc<Named>, request: &Request) -> Decision {
+        let mut parker = None;
+        let started = self.ask(named, request, Asker::Thread(&mut parker));
+        match parker {
+            Some(parker) if started.status == Status::Pending => self.park(&parker, started.op),
+            _ => started,
+        }
+    }
+
+    /// Waits for a completion. On a real clock the thread sleeps to the due time by itself, which saves a
+    /// hand-over from the timer's thread.
+    fn park(&self, parker: &Parker, op: u64) -> Decision {
+        loop {
+            let sleep = self.attend(op).and_then(|due| self.clock.sleep_until(due));
+            if let Some(decision) = parker.wait(sleep) {
+                return decision;
+            }
+        }
+    }
+
+    /// What an acquire without a wait would answer, charging nothing.
+    pub fn peek(&self, named: &Arc<Named>, request: &Request) -> Decision {
+        self.ask(named, request, Asker::Peek)
+    }
+
+    /// Books the next time at which the weight may start: `retry_after_us` from now, at most the request's
+    /// wait. Releasing the permit before its time cancels the booking.
+    pub fn pace(&self, named: &Arc<Named>, request: &Request) -> Decision {
+        if named.limits.holds() {
+            return refused(request, Status::Invalid);
+        }
+        self.ask(named, request, Asker::Pace)
+    }
+
+    /// Each request for itself, in order, without a wait.
+    pub fn try_many(&self, named: &Arc<Named>, requests: &[Request]) -> Vec<Decision> {
+        requests
+            .iter()
+            .map(|request| self.ask(named, request, Asker::Try))
+            .collect()
+    }
+
+    /// Gives a permit back.
+    pub fn release(&self, permit: u64) -> Status {
+        self.on_permit(permit, |keys, scene, serial| scene.release(keys, serial))
+    }
+
+    /// Makes a permit live for `lease` from now; `None`: as long as it was granted for.
+    pub fn renew(&self, permit: u64, lease: Option<Span>) -> Status {
+        self.on_permit(permit, |keys, scene, serial| {
+            scene.renew(keys, serial, lease)
+        })
+    }
+
+    /// Corrects what a permit's call was charged to what it used. Once.
+    pub fn settle(&self, permit: u64, actual: u64) -> Status {
+        self.on_permit(permit, |keys, scene, serial| {
+            scene.settle(keys, serial, actual)
+        })
+    }
+
+    /// Makes a key as new; permits on it end, and those who wait are decided anew.
+    pub fn reset(&self, named: &Arc<Named>, key: &[u8]) -> Status {
+        let id = self.names.key(named, key);
+        self.at(id.shard(), |keys, scene| {
+            scene.open().map_or_else(
+                |closed| closed,
+                |()| {
+                    scene.reset(keys, id);
+                    Status::Ok
+                },
+            )
+        })
+    }
+
+    /// Lets nothing start on a key for `length`, at most [`Options::max_penalty`]. A running penalty is
+    /// not shortened.
+    pub fn penalize(&self, named: &Arc<Named>, key: &[u8], length: Span) -> Status {
+        let id = self.names.key(named, key);
+        self.at(id.shard(), |keys, scene| {
+            scene.open().map_or_else(
+                |closed| closed,
+                |()| {
+                    scene.penalize(keys, named, id, length);
+                    Status::Ok
+                },
+            )
+        })
+    }
+
+    /// Ends a wait. Its completion is CANCELLED, or OK if the grant came first; with `detach` there is
+    /// none, and a grant that was not taken yet is given back. STALE: it was taken before.
+    pub fn cancel(&self, op: u64, detach: bool) -> Status {
+        let (shard, serial) = match self.numbers.read(op) {
+            Ok(number) => number,
+            Err(status) => return status,
+        };
+        if self.at(shard, |keys, scene| scene.cancel(keys, serial, detach)) {
+            return Status::Ok;
+        }
+        if !detach {
+            let arrives = self.callbacks.holds(op) || self.queues.all().iter().any(|q| q.holds(op));
+            return if arrives { Status::Ok } else { Status::Stale };
+        }
+        let from_queue = || self.queues.all().iter().find_map(|queue| queue.take(op));
+        let Some(untaken) = self.callbacks.take(op).or_else(from_queue) else {
+            return Status::Stale;
+        };
+        self.return_grant(&untaken);
+        Status::Ok
+    }
+
+    /// Ends all waits of requests with this `user_data`, those of parked threads included. Answers how
+    /// many there were.
+    pub fn cancel_waits(&self, user_data: u64) -> usize {
+        let shards = 0..Numbers::SHARDS;
+        let theirs = |given: u64, _: &Sink| given == user_data;
+        shards
+            .map(|i| self.at(i, |keys, scene| scene.cancel_all(keys, false, theirs)))
+            .sum()
+    }
+
+    /// Nobody polls a queue any more: its waits are detached, grants that were not polled given back.
+    pub fn free_queue(&self, queue: &Arc<Queue>) {
+        // From here on a grant that comes finds nobody to take it.
+        let unpolled = queue.free();
+        for i in 0..Numbers::SHARDS {
+            self.at(i, |keys, scene| scene.detach_queue(keys, queue));
+        }
+        for decision in unpolled {
+            self.return_grant(&decision);
+        }
+    }
+
+    fn return_grant(&self, decision: &Decision) {
+        if decision.status == Status::Ok && decision.permit != 0 {
+            self.release(decision.permit);
+        }
+    }
+
+    /// Ends everything: waits complete with CLOSED, permits are released, due callbacks are waited for up
+    /// to `timeout` (`None`: without limit), and later calls answer CLOSED. TIMEOUT if a callback took
+    /// longer. May be repeated. WOULD_DEADLOCK from a callback, with no effect.
+    pub fn shutdown(&self, timeout: Option<Duration>) -> Status {
+        if callback::inside() {
+            return Status::WouldDeadlock;
+        }
+        self.close();
+        if self.callbacks.drain(timeout) {
+            Status::Ok
+        } else {
+            Status::Timeout
+        }
+    }
+
+    fn close(&self) {
+        self.closed.store(true, Ordering::Release);
+        for i in 0..Numbers::SHARDS {
+            self.at(i, |keys, scene| scene.close(keys));
+        }
+        self.timer.close();
+        self.callbacks.close();
+        for queue in self.queues.all() {
+            queue.close();
+        }
+    }
+
+    fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Acquire)
+    }
+
+    pub fn stats(&self) -> &Arc<Stats> {
+        &self.stats
+    }
+
+    pub fn clock_now(&self) -> Time {
+        self.clock.now()
+    }
+
+    /// Lets time pass on a virtual clock; what falls due happens in order, each at its own time.
+    pub fn clock_advance(&self, by: Span) -> Status {
+        self.timer.advance(by).err().unwrap_or(Status::Ok)
+    }
+
+    /// Sets a virtual clock. Backwards, no time has passed.
+    pub fn clock_set(&self, to: Time) -> Status {
+        self.timer.set(to).err().unwrap_or(Status::Ok)
+    }
+
+    /// Does what is due for an operation, and answers when it is to be attended again.
+    fn attend(&self, op: u64) -> Option<Time> {
+        let (shard, serial) = self.numbers.read(op).expect("an operation of this backend");
+        self.at(shard, |keys, scene| {
+            scene.wait_due(keys, serial);
+            scene.book.waits.get(&serial)?.due
+        })
+    }
+
+    /// Number and serial of a new operation.
+    fn next_op(&self, shard: usize) -> (u64, u64) {
+        let serial = self.next_op.fetch_add(1, Ordering::Relaxed);
+        (self.numbers.make(shard, serial), serial)
+    }
+
+    fn on_permit(
+        &self,
+        permit: u64,
+        act: impl FnOnce(&mut Keys, &mut Scene<'_>, u64) -> Status,
+    ) -> Status {
+        match self.numbers.read(permit) {
+            Err(status) => status,
+            Ok((shard, serial)) => self.at(shard, |keys, scene| match scene.open() {
+                Err(closed) => closed,
+                Ok(()) => act(keys, scene, serial),
+            }),
+        }
+    }
+}
+
+impl Fire for Memory {
+    fn fire(&self, due: Due) {
+        match due {
+            Due::Wait(op) => {
+                self.attend(op);
+            }
+            Due::Lease(permit) => {
+                let (shard, serial) = self.numbers.read(permit).expect("a permit of this backend");
+                self.at(shard, |keys, scene| scene.lease_due(keys, serial));
+            }
+        }
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+/// An answer without numbers.
+fn refused(request: &Request, status: Status) -> Decision {
+    Decision {
+        user_data: request.user_data,
+        ..Decision::of(status)
+    }
+}

@@ -1,0 +1,102 @@
+//! One shard with its lock held: where everything that concerns its keys is decided.
+use hashbrown::HashMap;
+
+use super::Memory;
+use super::held::{Held, Spent};
+use super::keys::{Key, Keys};
+use super::wait::Wait;
+use crate::decision::Status;
+use crate::limit::time::Time;
+use crate::op::Wakes;
+use crate::permit::Recent;
+use crate::stats::Stripe;
+
+/// A part of the keys and everything about them, under one lock.
+pub(super) struct Shard {
+    keys: Keys,
+    book: Book,
+}
+
+/// Permits and waits of a shard's keys.
+pub(super) struct Book {
+    pub index: usize,
+    /// Semaphore permits, by serial.
+    pub held: HashMap<u64, Held>,
+    pub next_held: u64,
+    /// Permits that need not come back.
+    pub recent: Recent<Spent>,
+    /// Operations under way, by serial.
+    pub waits: HashMap<u64, Wait>,
+    /// The latest epoch of a key; see [`super::keys::Live`].
+    pub epoch: u64,
+}
+
+/// A locked shard at one instant.
+pub(super) struct Scene<'a> {
+    pub memory: &'a Memory,
+    pub book: &'a mut Book,
+    pub now: Time,
+    pub wakes: Wakes,
+    pub stats: &'a Stripe,
+}
+
+impl Shard {
+    /// `first`: where serials start.
+    pub fn new(index: usize, first: u64) -> Shard {
+        Shard {
+            keys: Keys::new(),
+            book: Book {
+                index,
+                held: HashMap::new(),
+                next_held: first,
+                recent: Recent::new(first),
+                waits: HashMap::new(),
+                epoch: 0,
+            },
+        }
+    }
+}
+
+impl Memory {
+    /// Acts on a shard at the present time, then wakes whom that concerns.
+    pub(super) fn at<R>(
+        &self,
+        shard: usize,
+        act: impl FnOnce(&mut Keys, &mut Scene<'_>) -> R,
+    ) -> R {
+        let mut guard = self.shards[shard].lock().unwrap();
+        let Shard { keys, book } = &mut *guard;
+        let mut scene = Scene {
+            memory: self,
+            book,
+            // Read under the lock, so that a key never sees time run backwards.
+            now: self.clock.now(),
+            wakes: Wakes::default(),
+            stats: self.stats.stripe(shard),
+        };
+        let result = act(keys, &mut scene);
+        let wakes = scene.wakes;
+        drop(guard);
+        wakes.wake(&self.callbacks);
+        result
+    }
+}
+
+impl Scene<'_> {
+    /// Nothing is begun once the backend was shut down. Asked under the lock: whoever is let through is
+    /// still seen by the shutdown.
+    pub fn open(&self) -> Result<(), Status> {
+        if self.memory.is_closed() {
+            Err(Status::Closed)
+        } else {
+            Ok(())
+        }
+    }
+
+    pub fn insert<'k>(&self, keys: &'k mut Keys, key: Key) -> &'k mut Key {
+        let (key, forgotten) = keys.insert(key, self.now);
+        self.stats.keys.add(1);
+        self.stats.keys.sub(forgotten as u64);
+        key
+    }
+}

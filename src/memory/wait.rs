@@ -1,0 +1,292 @@
+//! Those who wait: in the queue of their key, or for a time that is booked.
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::held::{Tell, Terms};
+use super::keys::{Key, Keys};
+use super::names::KeyId;
+use super::scene::Scene;
+use crate::decision::{Decision, Status};
+use crate::limit::decide::{Booking, Outcome};
+use crate::limit::time::Time;
+use crate::limit::weights::Weights;
+use crate::op::Sink;
+use crate::timer::Due;
+
+/// An operation under way.
+pub(super) struct Wait {
+    pub key: KeyId,
+    pub weights: Weights,
+    pub sink: Sink,
+    pub user_data: u64,
+    pub terms: Terms,
+    pub since: Time,
+    pub deadline: Option<Time>,
+    pub stage: Stage,
+    /// When something happens to it without anybody's doing: its booked time, or its deadline.
+    pub due: Option<Time>,
+}
+
+/// How far a wait has come.
+pub(super) enum Stage {
+    /// Nothing was taken yet.
+    Queued,
+    /// Taken, to start at its time.
+    Booked(Booking),
+}
+
+impl Wait {
+    pub fn is_queued(&self) -> bool {
+        matches!(self.stage, Stage::Queued)
+    }
+}
+
+impl Scene<'_> {
+    /// Counts one more wait, if that is allowed.
+    pub fn begin_wait(&self) -> bool {
+        let waiting = self.memory.waiting.fetch_add(1, Ordering::Relaxed);
+        let room = waiting < self.memory.options.max_waiting;
+        if room {
+            self.stats.waiting.add(1);
+        } else {
+            self.memory.waiting.fetch_sub(1, Ordering::Relaxed);
+        }
+        room
+    }
+
+    /// Begins a wait, at the end of the queue or booked for `at`. Answers how many wait before it.
+    pub fn enter(&mut self, key: &mut Key, serial: u64, wait: Wait, at: Option<Time>) -> usize {
+        let deadline = wait.deadline;
+        self.book.waits.insert(serial, wait);
+        let live = key.live(&mut self.book.epoch);
+        let ahead = live.queue.len() + live.booked.len();
+        match at {
+            Some(at) => self.book(key, serial, at),
+            None => {
+                live.queue.insert(serial);
+                self.arm(serial, deadline);
+            }
+        }
+        ahead
+    }
+
+    /// Takes for a wait what it wants from `at` on.
+    fn book(&mut self, key: &mut Key, serial: u64, at: Time) {
+        let weights = &self.book.waits[&serial].weights;
+        let booking = key
+            .named
+            .limits
+            .commit(&mut key.state, self.now, at, weights);
+        self.wait_mut(serial).stage = Stage::Booked(booking);
+        let live = key.live(&mut self.book.epoch);
+        live.queue.remove(&serial);
+        live.booked.insert(serial);
+        self.arm(serial, Some(at));
+    }
+
+    pub fn wait_mut(&mut self, serial: u64) -> &mut Wait {
+        self.book
+            .waits
+            .get_mut(&serial)
+            .expect("a wait of this shard")
+    }
+
+    /// Sees to it that a wait is looked at when it is due.
+    pub fn arm(&mut self, serial: u64, due: Option<Time>) {
+        let op = self.memory.numbers.make(self.book.index, serial);
+        let wait = self
+            .book
+            .waits
+            .get_mut(&serial)
+            .expect("a wait of this shard");
+        let before = std::mem::replace(&mut wait.due, due);
+        if before == due {
+            return;
+        }
+        match &wait.sink {
+            Sink::Thread(parker) if !self.memory.clock.is_virtual() => {
+                self.wakes.nudge(Arc::clone(parker));
+            }
+            _ => {
+                if let Some(at) = before {
+                    self.memory.timer.disarm(at, Due::Wait(op));
+                }
+                if let Some(at) = due {
+                    self.memory.timer.arm(at, Due::Wait(op));
+                }
+            }
+        }
+    }
+
+    /// Admits those at the head of the queue as far as the limits allow. To be called whenever
+    /// something was given back, or somebody left.
+    pub fn pump(&mut self, key: &mut Key) {
+        while let Some(serial) = key
+            .live
+            .as_ref()
+            .and_then(|live| live.queue.first().copied())
+        {
+            let wait = &self.book.waits[&serial];
+            let deadline = wait.deadline.unwrap_or(Time::MAX);
+            let verdict = key.named.limits.decide(&key.state, self.now, &wait.weights);
+            match verdict.outcome {
+                Outcome::Release => return,
+                Outcome::Admit => {
+                    self.book(key, serial, self.now);
+                    self.start(key, serial);
+                }
+                Outcome::Later(at) if at <= deadline => self.book(key, serial, at),
+                Outcome::Later(_) | Outcome::TooFar(_) => self.end(key, serial, Status::Denied),
+                Outcome::Never => self.end(key, serial, Status::Never),
+            }
+        }
+    }
+
+    /// Ends the waits that became too heavy for limits that were lowered.
+    pub fn end_hopeless(&mut self, key: &mut Key) {
+        let Some(live) = &key.live else { return };
+        let never = |serial: &u64| {
+            let weights = &self.book.waits[serial].weights;
+            key.named
+                .limits
+                .decide(&key.state, self.now, weights)
+                .outcome
+                == Outcome::Never
+        };
+        let hopeless: Vec<u64> = live.queue.iter().copied().filter(never).collect();
+        for serial in hopeless {
+            self.end(key, serial, Status::Never);
+        }
+    }
+
+    /// What falls due for a wait by now: its booked time has come, or its deadline.
+    pub fn wait_due(&mut self, keys: &mut Keys, serial: u64) {
+        let Some(wait) = self.book.waits.get(&serial) else {
+            return;
+        };
+        if wait.due.is_none_or(|due| due > self.now) {
+            return;
+        }
+        let key = keys.find(wait.key).expect("a key with a wait stays");
+        match wait.stage {
+            Stage::Booked(_) => self.start(key, serial),
+            Stage::Queued => {
+                // Leases that end at this very time make room first.
+                self.expire(key);
+                self.pump(key);
+                let queued = self.book.waits.get(&serial).is_some_and(Wait::is_queued);
+                if queued {
+                    self.end(key, serial, Status::Denied);
+                }
+            }
+        }
+        self.pump(key);
+    }
+
+    /// Grants the booked waits whose time has come, whether or not the timer has got to them.
+    pub fn start_due(&mut self, key: &mut Key) {
+        while let Some(serial) = key
+            .live
+            .as_ref()
+            .and_then(|live| live.booked.first().copied())
+        {
+            if self.wait_mut(serial).due.is_none_or(|due| due > self.now) {
+                return;
+            }
+            self.start(key, serial);
+        }
+    }
+
+    /// A wait whose booked time has come is granted.
+    fn start(&mut self, key: &mut Key, serial: u64) {
+        let wait = self.remove(key, serial);
+        let Stage::Booked(booking) = wait.stage else {
+            unreachable!("only what is booked starts")
+        };
+        let op = self.memory.numbers.make(self.book.index, serial);
+        let tell = match &wait.sink {
+            Sink::Queue(queue) => Some(Tell::on(queue, op, wait.user_data)),
+            Sink::Thread(_) | Sink::Callback(_) => None,
+        };
+        let (permit, fence) = self.permit(key, booking, &wait.terms, tell);
+        let decision = Decision {
+            permit,
+            op,
+            user_data: wait.user_data,
+            waited_us: self.now.since(wait.since).0,
+            fence,
+            ..self.numbers(key, Status::Ok, None)
+        };
+        self.stats.granted.add(1);
+        if !self.deliver(wait.sink, decision) {
+            self.give_back(key, permit);
+        }
+    }
+
+    /// A wait ends without a permit; what was booked is given back. The caller pumps.
+    pub fn end(&mut self, key: &mut Key, serial: u64, status: Status) {
+        let wait = self.abandon(key, serial);
+        let answer = match status {
+            Status::Denied | Status::Never => {
+                self.count_refusal(status);
+                let verdict = self.verdict(key, &wait.weights);
+                Decision {
+                    status,
+                    ..self.refusal(key, &wait.weights, verdict)
+                }
+            }
+            _ => self.numbers(key, status, None),
+        };
+        let decision = Decision {
+            op: self.memory.numbers.make(self.book.index, serial),
+            user_data: wait.user_data,
+            waited_us: self.now.since(wait.since).0,
+            ..answer
+        };
+        // Nothing is lost if nobody hears of it.
+        let _ = self.deliver(wait.sink, decision);
+    }
+
+    /// Takes a wait out and gives back what was booked for it.
+    pub fn abandon(&mut self, key: &mut Key, serial: u64) -> Wait {
+        let mut wait = self.remove(key, serial);
+        if let Stage::Booked(booking) = std::mem::replace(&mut wait.stage, Stage::Queued) {
+            let cancelled = key.named.limits.cancel(&mut key.state, self.now, booking);
+            assert!(cancelled, "a booking that is due is granted first");
+        }
+        wait
+    }
+
+    fn remove(&mut self, key: &mut Key, serial: u64) -> Wait {
+        self.disarm(serial);
+        let live = key.live.as_mut().expect("somebody waits");
+        let known = live.queue.remove(&serial) | live.booked.remove(&serial);
+        assert!(known, "a wait is known to its key");
+        self.memory.waiting.fetch_sub(1, Ordering::Relaxed);
+        self.stats.waiting.sub(1);
+        self.book
+            .waits
+            .remove(&serial)
+            .expect("a wait of this shard")
+    }
+
+    /// As [`Scene::arm`] with nothing, for a wait that is over.
+    fn disarm(&mut self, serial: u64) {
+        let op = self.memory.numbers.make(self.book.index, serial);
+        let wait = self.wait_mut(serial);
+        let due = wait.due.take().filter(|_| !self.attends_itself(serial));
+        if let Some(at) = due {
+            self.memory.timer.disarm(at, Due::Wait(op));
+        }
+    }
+
+    /// A parked thread sleeps to its due time by itself, unless time is virtual.
+    fn attends_itself(&self, serial: u64) -> bool {
+        let thread = matches!(self.book.waits[&serial].sink, Sink::Thread(_));
+        thread && !self.memory.clock.is_virtual()
+    }
+
+    pub fn deliver(&mut self, sink: Sink, decision: Decision) -> bool {
+        self.wakes.deliver(sink, decision, &self.memory.callbacks)
+    }
+}
