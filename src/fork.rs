@@ -6,6 +6,8 @@
 //! child: the atfork handler only counts, and the first use in a new generation builds a new value
 //! and leaks the inherited one.
 #![allow(unsafe_code)]
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 
 static GENERATION: AtomicU64 = AtomicU64::new(0);
@@ -27,6 +29,25 @@ pub fn watch() {
         // SAFETY: the handler is async-signal-safe and the library is never unloaded (-z nodelete).
         let failed = unsafe { libc::pthread_atfork(None, None, Some(count_the_child)) };
         REGISTERED.store(failed == 0, Ordering::Release);
+    }
+}
+
+/// Puts `descriptor` in the place of the inherited descriptor `number`, so that a number the host knows
+/// stays valid in the child while the parent's object is left alone.
+pub fn replace(descriptor: OwnedFd, number: RawFd) -> io::Result<OwnedFd> {
+    // SAFETY: plain system call; `number` was ours in the parent and nothing owns it in this process.
+    let taken = unsafe { libc::dup3(descriptor.as_raw_fd(), number, libc::O_CLOEXEC) };
+    if taken < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(unsafe { OwnedFd::from_raw_fd(taken) })
+}
+
+/// Closes an inherited descriptor that nothing owns in this process; a negative number is none.
+pub fn close(number: RawFd) {
+    if number >= 0 {
+        // SAFETY: as in replace().
+        drop(unsafe { OwnedFd::from_raw_fd(number) });
     }
 }
 

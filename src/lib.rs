@@ -10,14 +10,19 @@
 //! - [`op`], [`queue`], [`callback`], over [`mailbox`]: what is asked, and the ways its one answer takes.
 //! - [`permit`]: the numbers of what is held.
 //! - [`memory`]: the embedded backend.
+//! - [`client`], [`limiter`]: what the handles are.
+//! - [`ffi`]: the C ABI, from which include/limiter.h is generated.
 #![deny(unsafe_code)]
 
 pub mod callback;
+pub mod client;
 pub mod clock;
 pub mod config;
 pub mod decision;
+pub mod ffi;
 pub mod fork;
 pub mod limit;
+pub mod limiter;
 pub mod mailbox;
 pub mod memory;
 pub mod op;

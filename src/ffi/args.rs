@@ -28,7 +28,9 @@ pub unsafe fn text<'a>(text: *const c_char) -> Result<&'a str, Status> {
     if text.is_null() {
         return Err(Status::Invalid);
     }
-    unsafe { CStr::from_ptr(text) }.to_str().map_err(|_| Status::Invalid)
+    unsafe { CStr::from_ptr(text) }
+        .to_str()
+        .map_err(|_| Status::Invalid)
 }
 
 /// `length` elements at `start`; null is the empty slice and only with length 0.
@@ -89,7 +91,10 @@ pub unsafe fn versioned<T: Versioned>(from: *const T) -> Result<T, Status> {
 ///
 /// # Safety
 /// As for [`versioned`], for `count` elements of one size.
-pub unsafe fn versioned_array<T: Versioned>(from: *const T, count: usize) -> Result<Vec<T>, Status> {
+pub unsafe fn versioned_array<T: Versioned>(
+    from: *const T,
+    count: usize,
+) -> Result<Vec<T>, Status> {
     let mut read = Vec::with_capacity(count.min(1024));
     let mut next = from;
     for _ in 0..count {

@@ -32,7 +32,9 @@ pub unsafe extern "C" fn limiter_client_open(
 ) -> limiter_status {
     unsafe {
         set_up(errbuf, errcap, || {
-            let slot = client.as_mut().ok_or_else(|| Refusal::invalid("client is NULL"))?;
+            let slot = client
+                .as_mut()
+                .ok_or_else(|| Refusal::invalid("client is NULL"))?;
             *slot = std::ptr::null_mut();
             let url = match url.is_null() {
                 true => "memory://",
@@ -71,10 +73,12 @@ pub unsafe extern "C" fn limiter_client_shutdown(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn limiter_client_free(client: *mut limiter_client_t) -> limiter_status {
     status(|| {
-        let Some(opened) = (unsafe { client.as_ref() }) else { return Ok(Status::Ok) };
-        match opened.0.shutdown(wait_of(1_000)) {
-            Err(Status::WouldDeadlock) => return Err(Status::WouldDeadlock),
-            Ok(_) | Err(_) => {}
+        let Some(opened) = (unsafe { client.as_ref() }) else {
+            return Ok(Status::Ok);
+        };
+        // However the shutdown went, the handle goes; only a callback must not wait for itself.
+        if let Err(Status::WouldDeadlock) = opened.0.shutdown(wait_of(1_000)) {
+            return Err(Status::WouldDeadlock);
         }
         drop(unsafe { Box::from_raw(client) });
         Ok(Status::Ok)

@@ -36,7 +36,11 @@ pub unsafe extern "C" fn limiter_clock_set_us(
 ) -> limiter_status {
     status(|| {
         let client = unsafe { handle(client) }?;
-        if us > 1 << 52 { Err(Status::Invalid) } else { client.0.clock_set(Time(us)) }
+        if us > 1 << 52 {
+            Err(Status::Invalid)
+        } else {
+            client.0.clock_set(Time(us))
+        }
     })
 }
 
@@ -47,5 +51,9 @@ pub unsafe extern "C" fn limiter_clock_set_us(
 /// See the header.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn limiter_clock_now_us(client: *const limiter_client_t) -> u64 {
-    guard(0, || unsafe { handle(client) }.and_then(|c| c.0.clock_now()).map_or(0, |t| t.0))
+    guard(0, || {
+        unsafe { handle(client) }
+            .and_then(|c| c.0.clock_now())
+            .map_or(0, |t| t.0)
+    })
 }

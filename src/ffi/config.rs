@@ -3,7 +3,6 @@ use std::ffi::{c_char, c_void};
 use std::sync::Arc;
 
 use crate::config::{Config, Level, Log};
-use crate::decision::Status;
 use crate::ffi::args::text;
 use crate::ffi::guard::{Refusal, guard, set_up};
 use crate::ffi::types::*;
@@ -29,7 +28,9 @@ use crate::ffi::types::*;
 /// limiter_config_free().
 #[unsafe(no_mangle)]
 pub extern "C" fn limiter_config_new() -> *mut limiter_config_t {
-    guard(std::ptr::null_mut(), || Box::into_raw(Box::new(limiter_config_t(Config::default()))))
+    guard(std::ptr::null_mut(), || {
+        Box::into_raw(Box::new(limiter_config_t(Config::default())))
+    })
 }
 
 /// Sets `key` to `value`; both are NUL-terminated UTF-8 and copied. LIMITER_CONFIG for an unknown key
@@ -48,7 +49,9 @@ pub unsafe extern "C" fn limiter_config_set(
 ) -> limiter_status {
     unsafe {
         set_up(errbuf, errcap, || {
-            let config = config.as_mut().ok_or_else(|| Refusal::invalid("config is NULL"))?;
+            let config = config
+                .as_mut()
+                .ok_or_else(|| Refusal::invalid("config is NULL"))?;
             let key = text(key).map_err(|_| Refusal::invalid("key is NULL or not UTF-8"))?;
             let value = text(value).map_err(|_| Refusal::invalid("value is NULL or not UTF-8"))?;
             config.0.set(key, value).map_err(Refusal::config)
@@ -69,7 +72,9 @@ pub unsafe extern "C" fn limiter_config_set_log(
     user_data: *mut c_void,
 ) {
     guard((), || {
-        let Some(config) = (unsafe { config.as_mut() }) else { return };
+        let Some(config) = (unsafe { config.as_mut() }) else {
+            return;
+        };
         let user_data = UserData(user_data);
         config.0.log = log.map(|log| Log {
             level,
@@ -93,7 +98,9 @@ pub unsafe extern "C" fn limiter_config_set_lost(
     user_data: *mut c_void,
 ) {
     guard((), || {
-        let Some(config) = (unsafe { config.as_mut() }) else { return };
+        let Some(config) = (unsafe { config.as_mut() }) else {
+            return;
+        };
         let user_data = UserData(user_data);
         config.0.lost =
             lost.map(|lost| Arc::new(move |permit| lost(user_data.get(), permit)) as Arc<_>);
@@ -130,5 +137,3 @@ impl UserData {
         self.0
     }
 }
-
-const _: () = assert!(Status::Ok as i32 == LIMITER_OK);

@@ -41,7 +41,10 @@ pub unsafe fn set_up(
     entry: impl FnOnce() -> Result<(), Refusal>,
 ) -> limiter_status {
     let refusal = guard(
-        Err(Refusal(Status::Panic, "a bug in the library was caught; please report it".into())),
+        Err(Refusal(
+            Status::Panic,
+            "a bug in the library was caught; please report it".into(),
+        )),
         entry,
     );
     let Err(Refusal(status, message)) = refusal else {

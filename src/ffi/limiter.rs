@@ -1,11 +1,11 @@
 //! limiter_t: a name with limits.
 use std::ffi::c_char;
 
-use crate::decision::Status;
+use crate::decision::{self, Status};
 use crate::ffi::args::{slice, text, versioned_array};
 use crate::ffi::guard::{Refusal, guard, set_up};
 use crate::ffi::types::*;
-use crate::limiter::{Limiter, LimitSpec};
+use crate::limiter::{LimitSpec, Limiter, spec};
 
 /// == Limiter ==
 ///
@@ -36,9 +36,13 @@ pub unsafe extern "C" fn limiter_new(
 ) -> limiter_status {
     unsafe {
         set_up(errbuf, errcap, || {
-            let place = limiter.as_mut().ok_or_else(|| Refusal::invalid("limiter is NULL"))?;
+            let place = limiter
+                .as_mut()
+                .ok_or_else(|| Refusal::invalid("limiter is NULL"))?;
             *place = std::ptr::null_mut();
-            let client = client.as_ref().ok_or_else(|| Refusal::invalid("client is NULL"))?;
+            let client = client
+                .as_ref()
+                .ok_or_else(|| Refusal::invalid("client is NULL"))?;
             let name = text(name).map_err(|_| Refusal::invalid("name is NULL or not UTF-8"))?;
             if limits.is_null() || !(1..=16).contains(&count) {
                 return Err(Refusal::invalid("limits must be an array of 1 to 16"));
@@ -94,3 +98,19 @@ pub unsafe fn key<'a>(key: *const c_char, length: usize) -> Result<&'a [u8], Sta
     }
     unsafe { slice(key.cast::<u8>(), length) }
 }
+
+/// The header's numbers are those that the layers below go by.
+const _: () = {
+    assert!(LIMITER_SEMAPHORE == spec::SEMAPHORE && LIMITER_TOKEN_BUCKET == spec::TOKEN_BUCKET);
+    assert!(LIMITER_PACER == spec::PACER && LIMITER_SLIDING_LOG == spec::SLIDING_LOG);
+    assert!(LIMITER_SLIDING_COUNTER == spec::SLIDING_COUNTER);
+    assert!(LIMITER_FIXED_WINDOW == spec::FIXED_WINDOW && LIMITER_UNLIMITED == spec::UNLIMITED);
+    assert!(LIMITER_NEVER_ADMIT == spec::NEVER_ADMIT && LIMITER_PER_CALL == spec::PER_CALL);
+    assert!(LIMITER_INTERVAL == spec::INTERVAL && LIMITER_START_EMPTY == spec::START_EMPTY);
+    assert!(LIMITER_ALIGN_FIRST_USE == spec::ALIGN_FIRST_USE);
+    assert!(LIMITER_NO_RENEW == spec::NO_RENEW);
+    assert!(LIMITER_DEGRADED == decision::DEGRADED && LIMITER_NO_INDEX == decision::NO_LIMIT);
+    assert!(LIMITER_PANIC == Status::Panic as i32 && LIMITER_FORKED == Status::Forked as i32);
+    assert!(LIMITER_NEVER == Status::Never as i32 && LIMITER_STALE == Status::Stale as i32);
+    assert!(size_of::<limiter_decision>() == 128);
+};

@@ -13,7 +13,5 @@ mod limiter;
 mod observe;
 mod permit;
 mod queue;
-mod types;
+pub mod types;
 mod verbs;
-
-pub use types::*;

@@ -5,6 +5,7 @@ use crate::decision::Status;
 use crate::ffi::args::{handle, write_sized};
 use crate::ffi::guard::status;
 use crate::ffi::types::*;
+use crate::stats::Totals;
 
 /// == Observation ==
 /// ==
@@ -27,7 +28,7 @@ pub unsafe extern "C" fn limiter_stats_get(
         if size < 2 * size_of::<u64>() || size % 8 != 0 {
             return Err(Status::Invalid);
         }
-        write_sized(stats, size, &client.0.stats()?);
+        write_sized(stats, size, &limiter_stats::from(client.0.stats()?));
         Ok(Status::Ok)
     })
 }
@@ -68,18 +69,44 @@ fn words(status: limiter_status) -> (&'static CStr, &'static CStr) {
         LIMITER_TIMEOUT => (c"LIMITER_TIMEOUT", c"the library's own deadline passed"),
         LIMITER_CANCELLED => (c"LIMITER_CANCELLED", c"the wait was cancelled"),
         LIMITER_BACKEND => (c"LIMITER_BACKEND", c"the backend cannot answer"),
-        LIMITER_UNKNOWN_OUTCOME => {
-            (c"LIMITER_UNKNOWN_OUTCOME", c"the answer was lost; charged at most once")
-        }
+        LIMITER_UNKNOWN_OUTCOME => (
+            c"LIMITER_UNKNOWN_OUTCOME",
+            c"the answer was lost; charged at most once",
+        ),
         LIMITER_STALE => (c"LIMITER_STALE", c"the permit or operation is over"),
         LIMITER_FORKED => (c"LIMITER_FORKED", c"it belongs to the parent process"),
-        LIMITER_WOULD_DEADLOCK => {
-            (c"LIMITER_WOULD_DEADLOCK", c"a blocking call from a callback")
-        }
+        LIMITER_WOULD_DEADLOCK => (
+            c"LIMITER_WOULD_DEADLOCK",
+            c"a blocking call from a callback",
+        ),
         LIMITER_OVERLOADED => (c"LIMITER_OVERLOADED", c"too many waits are under way"),
         LIMITER_RESOURCE => (c"LIMITER_RESOURCE", c"the system refused a resource"),
         LIMITER_UNSUPPORTED => (c"LIMITER_UNSUPPORTED", c"not possible here"),
         LIMITER_PANIC => (c"LIMITER_PANIC", c"a bug in the library was caught"),
         _ => (c"LIMITER_?", c"no status of this library"),
+    }
+}
+
+impl From<Totals> for limiter_stats {
+    fn from(totals: Totals) -> limiter_stats {
+        limiter_stats {
+            struct_size: size_of::<limiter_stats>(),
+            granted: totals.granted,
+            denied: totals.denied,
+            never: totals.never,
+            cancelled: totals.cancelled,
+            released: totals.released,
+            settled: totals.settled,
+            lost: totals.lost,
+            overloaded: totals.overloaded,
+            degraded: totals.degraded,
+            backend_errors: totals.backend_errors,
+            backend_calls: totals.backend_calls,
+            connects: totals.connects,
+            in_flight: totals.in_flight,
+            waiting: totals.waiting,
+            keys: totals.keys,
+            fork_generation: crate::fork::generation(),
+        }
     }
 }

@@ -39,7 +39,11 @@ pub unsafe extern "C" fn limiter_renew(
         let limiter = unsafe { handle(limiter) }?;
         let ranged = lease_ms == 0 || crate::config::LEASE_MS.contains(&lease_ms.into());
         let lease = (lease_ms != 0).then(|| Span::millis(lease_ms.into()));
-        if ranged { limiter.0.renew(permit, lease) } else { Err(crate::decision::Status::Invalid) }
+        if ranged {
+            limiter.0.renew(permit, lease)
+        } else {
+            Err(crate::decision::Status::Invalid)
+        }
     })
 }
 

@@ -74,7 +74,10 @@ pub unsafe extern "C" fn limiter_submit(
         let decision = handle(queue)
             .and_then(|queue| Ok((queue, handle(limiter)?)))
             .and_then(|(queue, limiter)| queue.0.submit(&limiter.0, &read(&request)?))
-            .unwrap_or_else(|status| Decision { user_data: request.user_data, ..Decision::of(status) });
+            .unwrap_or_else(|status| Decision {
+                user_data: request.user_data,
+                ..Decision::of(status)
+            });
         *answer = decision.into();
         Ok(decision.status)
     })
@@ -101,7 +104,9 @@ pub unsafe extern "C" fn limiter_queue_poll(
             if out.is_null() || cap == 0 {
                 return Err(Status::Invalid);
             }
-            queue.0.poll(cap.min(i32::MAX as usize), wait_of(timeout_ms))
+            queue
+                .0
+                .poll(cap.min(i32::MAX as usize), wait_of(timeout_ms))
         });
         match polled {
             Err(status) => status as i32,

@@ -72,7 +72,13 @@ pub unsafe extern "C" fn limiter_pace_ms(
     weight: u64,
 ) -> i64 {
     guard(LIMITER_PANIC as i64, || {
-        let request = limiter_request { key, key_len, weight, wait_ms: -1, ..Versioned::INIT };
+        let request = limiter_request {
+            key,
+            key_len,
+            weight,
+            wait_ms: -1,
+            ..Versioned::INIT
+        };
         let mut decision = limiter_decision::from(Decision::of(Status::Invalid));
         match unsafe { limiter_pace(limiter, &request, &mut decision) } {
             LIMITER_OK => decision.retry_after_us.div_ceil(1_000) as i64,
@@ -126,7 +132,9 @@ pub unsafe extern "C" fn limiter_penalize(
     retry_after_us: u64,
 ) -> limiter_status {
     status(|| unsafe {
-        handle(limiter)?.0.penalize(self::key(key, key_len)?, Span(retry_after_us))
+        handle(limiter)?
+            .0
+            .penalize(self::key(key, key_len)?, Span(retry_after_us))
     })
 }
 
@@ -179,7 +187,10 @@ unsafe fn decide(
         };
         let decision = handle(limiter)
             .and_then(|limiter| ask(&limiter.0, &read(&request)?))
-            .unwrap_or_else(|status| Decision { user_data: request.user_data, ..Decision::of(status) });
+            .unwrap_or_else(|status| Decision {
+                user_data: request.user_data,
+                ..Decision::of(status)
+            });
         *answer = decision.into();
         Ok(decision.status)
     })
@@ -191,8 +202,8 @@ unsafe fn decide(
 /// The request's pointers are valid for the time of the call.
 pub unsafe fn read<'a>(request: &limiter_request) -> Result<Request<'a>, Status> {
     const KNOWN: u32 = LIMITER_NO_RENEW | LIMITER_TELL_LOST;
-    let lease_ok = request.lease_ms == 0
-        || crate::config::LEASE_MS.contains(&u64::from(request.lease_ms));
+    let lease_ok =
+        request.lease_ms == 0 || crate::config::LEASE_MS.contains(&u64::from(request.lease_ms));
     let weights_ok = request.weights.is_null() == (request.weights_len == 0);
     if request.flags & !KNOWN != 0 || request.reserved != 0 || !lease_ok || !weights_ok {
         return Err(Status::Invalid);

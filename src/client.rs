@@ -1,0 +1,117 @@
+//! The client: its settings and, for each process it is used in, the core that does the work.
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use crate::callback::{self, Callbacks};
+use crate::clock::Clock;
+use crate::config::{ClockKind, Config};
+use crate::decision::Status;
+use crate::fork::{self, ForkLocal};
+use crate::limit::time::{Span, Time};
+use crate::memory::{Memory, Options};
+use crate::stats::{Stats, Totals};
+
+mod queue;
+
+pub use queue::ClientQueue;
+
+/// A backend and its settings. Shared by all handles made from it, so it outlives each of them.
+pub struct Client {
+    config: Config,
+    core: ForkLocal<Core>,
+    /// Closed in this process and in those forked from it later.
+    closed: AtomicBool,
+}
+
+/// What does the work in one process.
+pub struct Core {
+    pub memory: Arc<Memory>,
+}
+
+impl Client {
+    /// Never connects. The message never repeats the URL, which may hold a password.
+    pub fn open(url: &str, config: &Config) -> Result<Arc<Client>, String> {
+        if url != "memory://" {
+            return Err("the URL must be memory://".into());
+        }
+        fork::watch();
+        Ok(Arc::new(Client {
+            config: config.clone(),
+            core: ForkLocal::empty(),
+            closed: AtomicBool::new(false),
+        }))
+    }
+
+    /// What does the work in this process.
+    pub fn core(&self) -> Result<&Core, Status> {
+        if self.closed.load(Ordering::Acquire) {
+            return Err(Status::Closed);
+        }
+        self.core.get_or_build(|| Ok(self.build()))
+    }
+
+    /// What did the work in this process, also after it was closed.
+    pub fn core_if_built(&self) -> Option<&Core> {
+        self.core.get()
+    }
+
+    fn build(&self) -> Core {
+        let config = &self.config;
+        let clock = Arc::new(match config.clock {
+            ClockKind::Monotonic => Clock::monotonic(),
+            ClockKind::Virtual => Clock::virtual_clock(),
+        });
+        let options = Options {
+            max_waiting: config.max_waiting,
+            max_penalty: config.max_penalty,
+            lease: config.lease,
+            fork_generation: fork::generation(),
+        };
+        let stats = Arc::new(Stats::default());
+        let callbacks = Callbacks::new(config.lost.clone());
+        Core {
+            memory: Memory::new(clock, options, stats, callbacks),
+        }
+    }
+
+    /// Ends all waits, gives back what is held, lets the callbacks that are due run.
+    pub fn shutdown(&self, timeout: Option<Duration>) -> Result<Status, Status> {
+        if callback::inside() {
+            return Err(Status::WouldDeadlock);
+        }
+        self.closed.store(true, Ordering::Release);
+        match self.core.get() {
+            Some(core) => Ok(core.memory.shutdown(timeout)),
+            None => Ok(Status::Ok),
+        }
+    }
+
+    /// Ends the wait `op`.
+    pub fn cancel(&self, op: u64, detach: bool) -> Result<Status, Status> {
+        Ok(self.core()?.memory.cancel(op, detach))
+    }
+
+    /// Ends all waits of this tag; how many there were.
+    pub fn cancel_waits(&self, user_data: u64) -> Result<usize, Status> {
+        Ok(self.core()?.memory.cancel_waits(user_data))
+    }
+
+    pub fn clock_advance(&self, by: Span) -> Result<Status, Status> {
+        Ok(self.core()?.memory.clock_advance(by))
+    }
+
+    pub fn clock_set(&self, to: Time) -> Result<Status, Status> {
+        Ok(self.core()?.memory.clock_set(to))
+    }
+
+    pub fn clock_now(&self) -> Result<Time, Status> {
+        Ok(self.core()?.memory.clock_now())
+    }
+
+    /// The counters, also of a client that is closed.
+    pub fn stats(&self) -> Result<Totals, Status> {
+        let core = self.core.get_or_build(|| Ok(self.build()))?;
+        Ok(core.memory.stats().totals())
+    }
+}

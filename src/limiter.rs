@@ -1,0 +1,153 @@
+//! The limiter: a name and its limits, checked, and the verbs on them.
+use std::sync::Arc;
+
+use crate::callback::{self, Callback};
+use crate::client::{Client, Core};
+use crate::decision::{Decision, Status};
+use crate::fork::ForkLocal;
+use crate::limit::decide::Limits;
+use crate::limit::time::Span;
+use crate::memory::Named;
+use crate::op::{Request, Sink, Weights};
+
+pub mod spec;
+
+pub use spec::LimitSpec;
+
+/// A name with limits on a client.
+pub struct Limiter {
+    client: Arc<Client>,
+    name: String,
+    limits: Limits,
+    count: usize,
+    /// What the name means to this process's core.
+    named: ForkLocal<Arc<Named>>,
+}
+
+impl Limiter {
+    pub fn new(
+        client: &Arc<Client>,
+        name: &str,
+        specs: &[LimitSpec],
+    ) -> Result<Limiter, (Status, String)> {
+        if !(1..=1024).contains(&name.len()) {
+            let message = format!("name must be 1 to 1024 bytes long, not {}", name.len());
+            return Err((Status::Config, message));
+        }
+        let limits = spec::limits(specs).map_err(|message| (Status::Config, message))?;
+        let limiter = Limiter {
+            client: client.clone(),
+            name: name.into(),
+            limits,
+            count: specs.len(),
+            named: ForkLocal::empty(),
+        };
+        // From now on the name has these limits.
+        limiter
+            .place()
+            .map_err(|status| (status, "the client is shut down".into()))?;
+        Ok(limiter)
+    }
+
+    pub fn client(&self) -> &Arc<Client> {
+        &self.client
+    }
+
+    fn place(&self) -> Result<(&Core, &Arc<Named>), Status> {
+        let core = self.client.core()?;
+        let named = self.named.get_or_build(|| {
+            Ok(core
+                .memory
+                .limiter(self.name.as_bytes(), self.limits.clone()))
+        })?;
+        Ok((core, named))
+    }
+
+    /// Where to ask, if the request fits this limiter.
+    fn ready(&self, request: &Request) -> Result<(&Core, &Arc<Named>), Status> {
+        match request.weights {
+            Weights::Each(weights) if weights.len() != self.count => Err(Status::Invalid),
+            _ => self.place(),
+        }
+    }
+
+    pub fn acquire(&self, request: &Request) -> Result<Decision, Status> {
+        if callback::inside() {
+            return Err(Status::WouldDeadlock);
+        }
+        self.no_tell_lost(request)?;
+        let (core, named) = self.ready(request)?;
+        Ok(core.memory.acquire_blocking(named, request))
+    }
+
+    pub fn submit(&self, request: &Request, sink: Sink) -> Result<Decision, Status> {
+        let (core, named) = self.ready(request)?;
+        Ok(core.memory.acquire(named, request, sink))
+    }
+
+    /// Starts an acquire whose answer `callback` receives; the operation.
+    pub fn acquire_cb(&self, request: &Request, callback: Callback) -> Result<u64, Status> {
+        self.no_tell_lost(request)?;
+        let (core, named) = self.ready(request)?;
+        let started = core
+            .memory
+            .acquire(named, request, Sink::Callback(callback));
+        match started.status {
+            Status::Pending => Ok(started.op),
+            refused => Err(refused),
+        }
+    }
+
+    /// Only a queue can tell of a lost lease.
+    fn no_tell_lost(&self, request: &Request) -> Result<(), Status> {
+        if request.tell_lost {
+            Err(Status::Invalid)
+        } else {
+            Ok(())
+        }
+    }
+
+    pub fn pace(&self, request: &Request) -> Result<Decision, Status> {
+        self.no_tell_lost(request)?;
+        let (core, named) = self.ready(request)?;
+        Ok(core.memory.pace(named, request))
+    }
+
+    pub fn peek(&self, request: &Request) -> Result<Decision, Status> {
+        self.no_tell_lost(request)?;
+        let (core, named) = self.ready(request)?;
+        Ok(core.memory.peek(named, request))
+    }
+
+    /// The answers, or why none was asked for.
+    pub fn try_many(&self, requests: &[Request]) -> Result<Vec<Decision>, Status> {
+        for request in requests {
+            self.no_tell_lost(request)?;
+            self.ready(request)?;
+        }
+        let (core, named) = self.place()?;
+        Ok(core.memory.try_many(named, requests))
+    }
+
+    pub fn reset(&self, key: &[u8]) -> Result<Status, Status> {
+        let (core, named) = self.place()?;
+        Ok(core.memory.reset(named, key))
+    }
+
+    pub fn penalize(&self, key: &[u8], span: Span) -> Result<Status, Status> {
+        let (core, named) = self.place()?;
+        Ok(core.memory.penalize(named, key, span))
+    }
+
+    pub fn release(&self, permit: u64) -> Result<Status, Status> {
+        Ok(self.client.core()?.memory.release(permit))
+    }
+
+    pub fn renew(&self, permit: u64, lease: Option<Span>) -> Result<Status, Status> {
+        Ok(self.client.core()?.memory.renew(permit, lease))
+    }
+
+    pub fn settle(&self, permit: u64, actual: u64) -> Result<Status, Status> {
+        Ok(self.client.core()?.memory.settle(permit, actual))
+    }
+}
