@@ -3,8 +3,12 @@
 //! Every limit is evaluated at the key's *base*: now, or where the bookings and penalties of the key
 //! end if that is later. So a later call never passes an earlier one, whatever the kinds, and no state
 //! ever sees time run backwards.
-use crate::limit::ahead::{Ahead, Parked};
+use crate::limit::ahead::Parked;
+pub use crate::limit::booking::Booking;
+use crate::limit::booking::Charges;
 use crate::limit::bounds::MAX_AHEAD;
+pub use crate::limit::key::KeyState;
+use crate::limit::key::States;
 use crate::limit::rule::{Charge, Figures, Kind, Limit, Rule, State, Wait};
 use crate::limit::time::{Span, Time};
 use crate::limit::weights::Weights;
@@ -19,21 +23,6 @@ pub struct Limits {
     version: u32,
     holds: bool,
     starts_empty: bool,
-}
-
-/// What a key remembers.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct KeyState {
-    states: States,
-    /// Bookings ahead and what else few keys have.
-    ahead: Option<Box<Ahead>>,
-}
-
-/// One limit is the common case and needs no heap.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum States {
-    One(State),
-    Many(Box<[State]>),
 }
 
 /// Whether a request passes.
@@ -57,110 +46,6 @@ pub struct Verdict {
     pub outcome: Outcome,
     /// The limit that stands in the way most; of no meaning where none does.
     pub index: usize,
-}
-
-/// What a committed request took: needed to cancel it, to settle it and to release what it holds.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Booking {
-    /// From when on it is admitted.
-    at: Time,
-    pub(crate) seq: u64,
-    epoch: u32,
-    /// Where the bookings of the key ended before.
-    pub(crate) previous: Time,
-    charges: Charges,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Charges {
-    One(Charge),
-    Many(Box<[Charge]>),
-}
-
-impl Charges {
-    fn all(&self) -> &[Charge] {
-        match self {
-            Charges::One(charge) => std::slice::from_ref(charge),
-            Charges::Many(charges) => charges,
-        }
-    }
-
-    fn all_mut(&mut self) -> &mut [Charge] {
-        match self {
-            Charges::One(charge) => std::slice::from_mut(charge),
-            Charges::Many(charges) => charges,
-        }
-    }
-}
-
-impl States {
-    fn all(&self) -> &[State] {
-        match self {
-            States::One(state) => std::slice::from_ref(state),
-            States::Many(states) => states,
-        }
-    }
-
-    fn all_mut(&mut self) -> &mut [State] {
-        match self {
-            States::One(state) => std::slice::from_mut(state),
-            States::Many(states) => states,
-        }
-    }
-}
-
-impl Booking {
-    /// From when on it is admitted.
-    pub fn at(&self) -> Time {
-        self.at
-    }
-
-    /// Something is held that has to be released.
-    pub fn holds(&self) -> bool {
-        self.held().any(|held| held > 0)
-    }
-
-    /// The weight it holds of each limit; of limits that are no semaphores, 0.
-    pub fn held(&self) -> impl Iterator<Item = u64> {
-        self.charges.all().iter().map(|charge| match charge {
-            Charge::Semaphore(weight) => *weight,
-            _ => 0,
-        })
-    }
-
-    /// Something was charged that settling can correct.
-    pub fn can_settle(&self) -> bool {
-        let settles = |c: &Charge| !matches!(c, Charge::Semaphore(_) | Charge::Nothing);
-        self.charges.all().iter().any(settles)
-    }
-}
-
-impl KeyState {
-    /// When the next call can be admitted at the earliest.
-    fn base(&self, now: Time) -> Time {
-        match &self.ahead {
-            None => now,
-            Some(ahead) => ahead.base(now),
-        }
-    }
-
-    /// Where the bookings made so far end; zero where there are none.
-    pub fn booked_until(&self) -> Time {
-        self.ahead.as_ref().map_or(Time(0), |a| a.booked_until)
-    }
-
-    /// Until when the key is penalized; zero where it is not.
-    pub fn blocked_until(&self) -> Time {
-        self.ahead.as_ref().map_or(Time(0), |a| a.blocked_until)
-    }
-
-    fn ahead_mut(&mut self) -> &mut Ahead {
-        self.ahead.get_or_insert_default()
-    }
-
-    fn epoch(&self) -> u32 {
-        self.ahead.as_ref().map_or(0, |ahead| ahead.epoch)
-    }
 }
 
 impl Limits {
@@ -383,9 +268,12 @@ impl Limits {
                 }
             }
             let Some(Parked(next)) = ahead.unbook(&newest) else {
-                return;
+                break;
             };
             newest = next;
+        }
+        if ahead.needed_until() <= now {
+            key.ahead = None;
         }
     }
 

@@ -2,8 +2,8 @@
 //!
 //! The state is what the bucket owes to being full, and since when periods count. Periods count from
 //! the take that found the bucket full, so between two refills there is always a whole period.
-use crate::limit::bounds::{self, MAX_COUNT, MAX_DEBT, MAX_UNITS};
-use crate::limit::ledger::Ledger;
+use crate::limit::bounds::{self, MAX_AHEAD, MAX_COUNT, MAX_DEBT, MAX_UNITS};
+use crate::limit::ledger::{Ledger, Mark};
 use crate::limit::rate::{Tick, muldiv};
 use crate::limit::rule::{Figures, Wait};
 use crate::limit::time::{Span, Time};
@@ -35,7 +35,7 @@ pub struct IntervalCharge {
     anchor_before: Time,
     after: Filling,
     /// The ledger's sum at that time.
-    refunded: Tick,
+    mark: Mark,
 }
 
 impl IntervalBucket {
@@ -83,7 +83,7 @@ impl IntervalBucket {
     pub fn fresh_at(&self, state: Filling) -> Time {
         let full_again = self.full_at(state);
         if self.starts_empty {
-            return full_again + self.time_for(self.capacity) + self.time_for(self.capacity);
+            return full_again + Span(2 * self.time_for(self.capacity).0).min(MAX_AHEAD);
         }
         full_again
     }
@@ -93,7 +93,8 @@ impl IntervalBucket {
         Span(units.div_ceil(self.refill).saturating_mul(self.period))
     }
 
-    fn full_at(&self, state: Filling) -> Time {
+    /// When it is full, if nothing more is taken.
+    pub fn full_at(&self, state: Filling) -> Time {
         state.anchor + self.time_for(state.owed)
     }
 
@@ -128,13 +129,7 @@ impl IntervalBucket {
         Wait::After(fits.since(at))
     }
 
-    pub fn charge(
-        &self,
-        state: &mut Filling,
-        at: Time,
-        weight: u64,
-        refunded: Tick,
-    ) -> IntervalCharge {
+    pub fn charge(&self, state: &mut Filling, at: Time, weight: u64, mark: Mark) -> IntervalCharge {
         let before = *state;
         *state = self.advance(before, at);
         let paid = before.owed - state.owed;
@@ -145,7 +140,7 @@ impl IntervalBucket {
             paid,
             anchor_before: before.anchor,
             after: *state,
-            refunded,
+            mark,
         }
     }
 
@@ -163,20 +158,28 @@ impl IntervalBucket {
         charge: &mut IntervalCharge,
         actual: u64,
     ) {
-        let since = ledger.refunded.us.saturating_sub(charge.refunded.us);
-        let end = charge.after.owed.saturating_sub(since);
-        let owed = end.saturating_sub(self.brought(charge.after.anchor, base));
+        ledger.charged(self.full_at(*state));
+        let mut owed = 0;
+        if charge.mark.era == ledger.sum.era {
+            let since = ledger
+                .sum
+                .refunded
+                .us
+                .saturating_sub(charge.mark.refunded.us);
+            charge.after.owed = charge.after.owed.saturating_sub(since);
+            let brought = self.brought(charge.after.anchor, base);
+            owed = charge.after.owed.saturating_sub(brought);
+        }
         let refund = charge.taken.saturating_sub(actual).min(owed);
-        let sum = Tick {
-            us: ledger.refunded.us + refund,
-            rem: 0,
-        };
-        ledger.note(sum, self.full_at(*state));
         state.owed = state.owed.saturating_sub(refund);
+        ledger.set(Tick {
+            us: ledger.sum.refunded.us + refund,
+            rem: 0,
+        });
         charge.weight = actual;
         charge.taken -= refund;
-        charge.after.owed = end - refund;
-        charge.refunded = sum;
+        charge.after.owed = charge.after.owed.saturating_sub(refund);
+        charge.mark = ledger.sum;
     }
 
     /// Takes what was used beyond the estimate, into debt if need be.

@@ -7,12 +7,23 @@ use crate::limit::rate::Tick;
 use crate::limit::rule::State;
 use crate::limit::time::Time;
 
+/// Beyond this the sum begins anew, and charges from before get nothing back.
+const MAX_SUM: u64 = 1 << 52;
+
+/// A sum of refunds. Time for a token bucket; whole units, in `us`, for an interval bucket.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Mark {
+    /// How often the sum began anew.
+    pub era: u32,
+    pub refunded: Tick,
+}
+
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ledger {
-    /// All refunds so far. Time for a token bucket; whole units, in `us`, for an interval bucket.
-    pub refunded: Tick,
-    /// When everything charged before the latest refund would have been paid off without refunds: until
-    /// then some charge may still ask, so until then the sum is needed.
+    /// All refunds so far.
+    pub sum: Mark,
+    /// When all that was charged under this ledger, or before it, would have been paid off if nothing
+    /// had been refunded. Some charge may ask until then.
     pub until: Time,
 }
 
@@ -24,8 +35,19 @@ pub struct Ledgered {
 }
 
 impl Ledger {
-    pub fn note(&mut self, refunded: Tick, paid_off: Time) {
-        self.refunded = refunded;
-        self.until = self.until.max(paid_off);
+    /// Something that is paid off at `end` was charged.
+    pub fn charged(&mut self, end: Time) {
+        self.until = self.until.max(end);
+    }
+
+    /// The sum is now `refunded`.
+    pub fn set(&mut self, refunded: Tick) {
+        self.sum.refunded = refunded;
+        if refunded.us > MAX_SUM {
+            self.sum = Mark {
+                era: self.sum.era + 1,
+                refunded: Tick::ZERO,
+            };
+        }
     }
 }

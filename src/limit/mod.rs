@@ -2,8 +2,9 @@
 //!
 //! The map:
 //! - [`decide`]: several limits together, which is what the backends call: [`Limits`](decide::Limits)
-//!   decide over a [`KeyState`](decide::KeyState), commit, cancel, settle, release. [`ahead`] is the part
-//!   of a key that only bookings and penalties need; [`weights`] are what a request asks for.
+//!   decide over a [`KeyState`](key::KeyState), commit a [`Booking`](booking::Booking), cancel, settle,
+//!   release. [`ahead`] is the part of a key that only bookings and penalties need; [`weights`] are what
+//!   a request asks for.
 //! - [`rule`]: one limit, of any kind: its parameters, state, and what an admission took of it.
 //! - one file for each kind: [`semaphore`], [`token_bucket`], [`interval_bucket`], [`pacer`],
 //!   [`sliding_log`], [`sliding_counter`], [`fixed_window`]. [`ledger`] keeps buckets from giving
@@ -14,10 +15,12 @@
 //! A backend: `decide`; on `Admit` commit at now, on `Later(at)` deny, or commit at `at` and let the
 //! caller start then. Store the key if it was charged (or `starts_empty`); forget it from `fresh_at` on.
 pub mod ahead;
+pub mod booking;
 pub mod bounds;
 pub mod decide;
 pub mod fixed_window;
 pub mod interval_bucket;
+pub mod key;
 pub mod ledger;
 pub mod pacer;
 pub mod rate;

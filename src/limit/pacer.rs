@@ -31,7 +31,7 @@ pub struct Paced {
     pub drip: Time,
     /// When all that was admitted would have come through at the rate alone.
     pub envelope: Tick,
-    /// Counts charges: a charge is the newest while this is its own.
+    /// Counts charges.
     pub turn: u64,
 }
 
@@ -43,6 +43,13 @@ pub struct PacerCharge {
     at: Time,
     before: Paced,
     after: Paced,
+}
+
+impl PacerCharge {
+    /// The time tells it from one of a key that was forgotten since and counts anew.
+    fn is_newest(&self, state: &Paced) -> bool {
+        (state.turn, state.drip) == (self.after.turn, self.after.drip)
+    }
 }
 
 impl Pacer {
@@ -170,7 +177,7 @@ impl Pacer {
 
     /// Exact if the charge is the newest; what was settled upward meanwhile stays.
     pub fn undo(&self, state: &mut Paced, charge: &PacerCharge) {
-        if state.turn != charge.after.turn {
+        if !charge.is_newest(state) {
             return;
         }
         let rate = &self.rate;
@@ -186,7 +193,7 @@ impl Pacer {
     /// Less was used: decided again with the actual weight if nothing came after, else the slots that
     /// followed are spaced already and nothing is given back.
     pub fn lower(&self, state: &mut Paced, charge: &mut PacerCharge, actual: u64) {
-        if state.turn != charge.after.turn {
+        if !charge.is_newest(state) {
             return;
         }
         self.undo(state, charge);

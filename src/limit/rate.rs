@@ -27,7 +27,7 @@ impl Tick {
 
     /// The first whole microsecond that is not before this.
     pub const fn ceil(self) -> u64 {
-        self.us + (self.rem > 0) as u64
+        self.us.saturating_add((self.rem > 0) as u64)
     }
 
     pub fn is_zero(self) -> bool {

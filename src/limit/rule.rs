@@ -5,7 +5,7 @@
 //! something is charged in between. And they see time run forward: `at` never decreases.
 use crate::limit::fixed_window::{FixedWindow, Window, WindowCharge};
 use crate::limit::interval_bucket::{Filling, IntervalBucket, IntervalCharge};
-use crate::limit::ledger::{Ledger, Ledgered};
+use crate::limit::ledger::{Ledger, Ledgered, Mark};
 use crate::limit::pacer::{Paced, Pacer, PacerCharge};
 use crate::limit::rate::Tick;
 use crate::limit::semaphore::Semaphore;
@@ -135,16 +135,16 @@ impl State {
     }
 
     /// The sum of refunds that a charge has to remember. A ledger that nobody can ask any more goes.
-    fn refunded(&mut self, now: Time) -> Tick {
+    fn mark(&mut self, now: Time) -> Mark {
         let State::Ledgered(with) = self else {
-            return Tick::ZERO;
+            return Mark::default();
         };
         if with.ledger.until > now {
-            return with.ledger.refunded;
+            return with.ledger.sum;
         }
         let bucket = std::mem::replace(&mut with.bucket, State::Nothing);
         *self = bucket;
-        Tick::ZERO
+        Mark::default()
     }
 
     /// The bucket with a ledger, which it gets if it has none.
@@ -255,17 +255,38 @@ impl Rule {
         if weight == 0 {
             return Charge::Nothing;
         }
-        let refunded = state.refunded(now);
-        match (self, state.plain_mut()) {
+        let mark = state.mark(now);
+        let charge = self.charge_plain(state.plain_mut(), now, at, weight, mark);
+        if let State::Ledgered(with) = state {
+            with.ledger.charged(match (self, &with.bucket) {
+                (Rule::TokenBucket(rule), State::TokenBucket(tat)) => rule.full_at(*tat),
+                (Rule::IntervalBucket(rule), State::IntervalBucket(filling)) => {
+                    rule.full_at(*filling)
+                }
+                (rule, state) => mixed_up(rule, state),
+            });
+        }
+        charge
+    }
+
+    fn charge_plain(
+        &self,
+        state: &mut State,
+        now: Time,
+        at: Time,
+        weight: u64,
+        mark: Mark,
+    ) -> Charge {
+        match (self, state) {
             (Rule::TokenBucket(rule), State::TokenBucket(tat)) => {
-                Charge::TokenBucket(rule.charge(tat, at, weight, refunded))
+                Charge::TokenBucket(rule.charge(tat, at, weight, mark))
             }
             (Rule::Semaphore(_), State::Semaphore(used)) => {
                 *used += weight;
                 Charge::Semaphore(weight)
             }
             (Rule::IntervalBucket(rule), State::IntervalBucket(filling)) => {
-                Charge::IntervalBucket(rule.charge(filling, at, weight, refunded))
+                Charge::IntervalBucket(rule.charge(filling, at, weight, mark))
             }
             (Rule::Pacer(rule), State::Pacer(paced)) => {
                 Charge::Pacer(Box::new(rule.charge(paced, now, at, weight)))

@@ -2,8 +2,8 @@
 //!
 //! The state is one point, `tat`: when the bucket will be full again. Units owed are the time until
 //! then. Admitted: owed + cost <= the time from empty to full.
-use crate::limit::bounds::{self, MAX_DEBT, MAX_FILL};
-use crate::limit::ledger::Ledger;
+use crate::limit::bounds::{self, MAX_AHEAD, MAX_DEBT, MAX_FILL};
+use crate::limit::ledger::{Ledger, Mark};
 use crate::limit::rate::{Rate, Tick};
 use crate::limit::rule::{Figures, Wait};
 use crate::limit::time::{Span, Time};
@@ -27,7 +27,7 @@ pub struct BucketCharge {
     /// `tat` right after the charge.
     end: Tick,
     /// The ledger's sum at that time.
-    refunded: Tick,
+    mark: Mark,
 }
 
 impl TokenBucket {
@@ -68,14 +68,18 @@ impl TokenBucket {
         Tick::at(now)
     }
 
-    /// An idle bucket that started empty is forgotten, that is empty again, after being full for twice
-    /// the time it takes to fill.
+    /// When it is full, if nothing more is taken.
+    pub fn full_at(&self, tat: Tick) -> Time {
+        Time(tat.ceil())
+    }
+
+    /// An idle bucket that started empty is forgotten, that is empty again, when it has been full for
+    /// twice the time it takes to fill, or for ten years.
     pub fn fresh_at(&self, tat: Tick) -> Time {
-        let full_again = Time(tat.ceil());
         if self.starts_empty {
-            return full_again + Span(2 * self.full.ceil());
+            return self.full_at(tat) + Span(2 * self.full.ceil()).min(MAX_AHEAD);
         }
-        full_again
+        self.full_at(tat)
     }
 
     pub fn wait(&self, tat: Tick, at: Time, weight: u64) -> Wait {
@@ -90,7 +94,7 @@ impl TokenBucket {
         Wait::After(Span(self.rate.sub(after, self.full).ceil()))
     }
 
-    pub fn charge(&self, tat: &mut Tick, at: Time, weight: u64, refunded: Tick) -> BucketCharge {
+    pub fn charge(&self, tat: &mut Tick, at: Time, weight: u64, mark: Mark) -> BucketCharge {
         let start = Tick::at(at).max(*tat);
         let idle = self.rate.sub(start, *tat);
         let cost = self.rate.cost(weight);
@@ -100,7 +104,7 @@ impl TokenBucket {
             cost,
             idle,
             end: *tat,
-            refunded,
+            mark,
         }
     }
 
@@ -109,7 +113,8 @@ impl TokenBucket {
     }
 
     /// Gives back what was not used, as far as time has not already given it back. The part of `charge`
-    /// that is still owed at `base` is at most its end, less what was refunded since, less `base`.
+    /// that is still owed at `base` is at least its end, less what was refunded since, less `base`; it is
+    /// more if some of that was charged later, which would take a list to know.
     pub fn lower(
         &self,
         tat: &mut Tick,
@@ -118,17 +123,21 @@ impl TokenBucket {
         charge: &mut BucketCharge,
         actual: u64,
     ) {
-        let base = Tick::at(base);
         let rate = &self.rate;
-        let since = rate.sub(ledger.refunded, charge.refunded);
-        let owed = rate.sub(rate.sub(charge.end, since), base);
+        ledger.charged(self.full_at(*tat));
+        let mut owed = Tick::ZERO;
+        if charge.mark.era == ledger.sum.era {
+            let since = rate.sub(ledger.sum.refunded, charge.mark.refunded);
+            charge.end = rate.sub(charge.end, since);
+            owed = rate.sub(charge.end, Tick::at(base));
+        }
         let refund = rate.sub(charge.cost, rate.cost(actual)).min(owed);
-        ledger.note(rate.add(ledger.refunded, refund), Time(tat.ceil()));
         *tat = rate.sub(*tat, refund);
+        ledger.set(rate.add(ledger.sum.refunded, refund));
         charge.weight = actual;
         charge.cost = rate.sub(charge.cost, refund);
-        charge.end = rate.sub(rate.sub(charge.end, since), refund);
-        charge.refunded = ledger.refunded;
+        charge.end = rate.sub(charge.end, refund);
+        charge.mark = ledger.sum;
     }
 
     /// Takes what was used beyond the estimate, into debt if need be.

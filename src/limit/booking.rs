@@ -1,0 +1,63 @@
+//! What a committed request took of each limit.
+use crate::limit::rule::Charge;
+use crate::limit::time::Time;
+
+/// What a committed request took: needed to cancel it, to settle it and to release what it holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Booking {
+    /// From when on it is admitted.
+    pub(super) at: Time,
+    pub(super) seq: u64,
+    pub(super) epoch: u32,
+    /// Where the bookings of the key ended before.
+    pub(super) previous: Time,
+    pub(super) charges: Charges,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Charges {
+    One(Charge),
+    Many(Box<[Charge]>),
+}
+
+impl Charges {
+    pub(super) fn all(&self) -> &[Charge] {
+        match self {
+            Charges::One(charge) => std::slice::from_ref(charge),
+            Charges::Many(charges) => charges,
+        }
+    }
+
+    pub(super) fn all_mut(&mut self) -> &mut [Charge] {
+        match self {
+            Charges::One(charge) => std::slice::from_mut(charge),
+            Charges::Many(charges) => charges,
+        }
+    }
+}
+
+impl Booking {
+    /// From when on it is admitted.
+    pub fn at(&self) -> Time {
+        self.at
+    }
+
+    /// Something is held that has to be released.
+    pub fn holds(&self) -> bool {
+        self.held().any(|held| held > 0)
+    }
+
+    /// The weight it holds of each limit; of limits that are no semaphores, 0.
+    pub fn held(&self) -> impl Iterator<Item = u64> {
+        self.charges.all().iter().map(|charge| match charge {
+            Charge::Semaphore(weight) => *weight,
+            _ => 0,
+        })
+    }
+
+    /// Something was charged that settling can correct.
+    pub fn can_settle(&self) -> bool {
+        let settles = |c: &Charge| !matches!(c, Charge::Semaphore(_) | Charge::Nothing);
+        self.charges.all().iter().any(settles)
+    }
+}

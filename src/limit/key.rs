@@ -1,0 +1,63 @@
+//! What a key remembers: the state of each limit, and what is ahead of it.
+use crate::limit::ahead::Ahead;
+use crate::limit::rule::State;
+use crate::limit::time::Time;
+
+/// What a key remembers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeyState {
+    pub(super) states: States,
+    /// Bookings ahead and what else few keys have.
+    pub(super) ahead: Option<Box<Ahead>>,
+}
+
+/// One limit is the common case and needs no heap.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum States {
+    One(State),
+    Many(Box<[State]>),
+}
+
+impl States {
+    pub(super) fn all(&self) -> &[State] {
+        match self {
+            States::One(state) => std::slice::from_ref(state),
+            States::Many(states) => states,
+        }
+    }
+
+    pub(super) fn all_mut(&mut self) -> &mut [State] {
+        match self {
+            States::One(state) => std::slice::from_mut(state),
+            States::Many(states) => states,
+        }
+    }
+}
+
+impl KeyState {
+    /// When the next call can be admitted at the earliest.
+    pub(super) fn base(&self, now: Time) -> Time {
+        match &self.ahead {
+            None => now,
+            Some(ahead) => ahead.base(now),
+        }
+    }
+
+    /// Where the bookings made so far end; zero where there are none.
+    pub fn booked_until(&self) -> Time {
+        self.ahead.as_ref().map_or(Time(0), |a| a.booked_until)
+    }
+
+    /// Until when the key is penalized; zero where it is not.
+    pub fn blocked_until(&self) -> Time {
+        self.ahead.as_ref().map_or(Time(0), |a| a.blocked_until)
+    }
+
+    pub(super) fn ahead_mut(&mut self) -> &mut Ahead {
+        self.ahead.get_or_insert_default()
+    }
+
+    pub(super) fn epoch(&self) -> u32 {
+        self.ahead.as_ref().map_or(0, |ahead| ahead.epoch)
+    }
+}

@@ -1,0 +1,14 @@
+//! The pure layer: its invariants as properties, the recorded behaviour of other limiters, and the
+//! reported bugs of others as cases. Time is a number here; nothing sleeps.
+mod cancel;
+mod cases;
+mod clock;
+mod composite;
+mod edges;
+mod exact;
+mod harness;
+mod invariants;
+mod reconfigure;
+mod saturated;
+mod settle;
+mod vectors;

@@ -1,0 +1,189 @@
+//! Parameters that change while running: clamped, never reset.
+use proptest::prelude::*;
+
+use crate::exact::bucket_terms;
+use crate::harness::*;
+
+fn reopened(rule: limiter::limit::rule::Rule, key: &mut Key) {
+    key.reopen(vec![weighing(rule)]);
+}
+
+#[test]
+fn b_130_lowering_clamps_what_is_there() {
+    let mut key = Key::of(bucket(1_000, 1, HOUR));
+    key.take(1).ok();
+    reopened(bucket(10, 1, HOUR), &mut key);
+    assert_eq!(key.drain(), 10);
+
+    let mut key = Key::of(interval(1_000, 1, HOUR, false));
+    key.take(1).ok();
+    reopened(interval(10, 1, HOUR, false), &mut key);
+    assert_eq!(key.drain(), 10);
+}
+
+#[test]
+fn b_131_the_wait_is_that_of_the_new_rate() {
+    let mut key = Key::of(bucket(1, 1, HOUR));
+    key.drain();
+    reopened(bucket(1, 100, HOUR), &mut key);
+    assert_eq!(key.take(1).retry_after(), 36 * SEC);
+}
+
+#[test]
+fn b_056_remaining_is_at_most_the_new_limit() {
+    for (before, after) in each_kind(10).into_iter().zip(each_kind(5)) {
+        let mut key = Key::of(before);
+        key.take(1);
+        reopened(after, &mut key);
+        assert!(key.remaining() <= 5);
+        assert!(key.figures().limit <= 5);
+    }
+}
+
+#[test]
+fn b_133_b_134_a_semaphore_takes_its_new_size_at_once() {
+    let mut key = Key::of(semaphore(1));
+    let mut held = vec![key.take(1).ok()];
+    reopened(semaphore(5), &mut key);
+    held.extend((0..4).map(|_| key.take(1).ok()));
+    assert!(!key.take(1).is_ok());
+    reopened(semaphore(2), &mut key);
+    for live in (2..5).rev() {
+        assert!(matches!(key.take(1), Answer::Release { .. }), "{live} live");
+        key.release(&held.pop().unwrap());
+    }
+    assert!(matches!(key.take(1), Answer::Release { .. }));
+    key.release(&held.pop().unwrap());
+    key.take(1).ok();
+}
+
+#[test]
+fn raising_adds_the_new_room_and_keeps_the_debt() {
+    let mut key = Key::of(bucket(10, 1, HOUR));
+    key.drain();
+    reopened(bucket(15, 1, HOUR), &mut key);
+    assert_eq!(key.drain(), 5);
+    // A full bucket stays full.
+    let mut key = Key::of(bucket(10, 1, HOUR));
+    reopened(bucket(15, 1, 2 * HOUR), &mut key);
+    assert_eq!(key.remaining(), 15);
+}
+
+#[test]
+fn a_fraction_that_accrued_is_kept_at_the_same_rate() {
+    let mut key = Key::of(bucket(10, 1, SEC));
+    key.take(10).ok();
+    key.advance(900 * MS);
+    reopened(bucket(20, 1, SEC), &mut key);
+    key.take(10).ok();
+    assert_eq!(key.take(1).retry_after(), 100 * MS);
+}
+
+#[test]
+fn windows_keep_what_they_counted() {
+    let kinds: [fn(u64, u64) -> limiter::limit::rule::Rule; 4] =
+        [log, counter, fixed, fixed_from_first_use];
+    for kind in kinds {
+        let mut key = Key::of(kind(10, 10 * SEC));
+        key.take(6).ok();
+        reopened(kind(8, 10 * SEC), &mut key);
+        assert_eq!(key.remaining(), 2);
+        reopened(kind(4, 10 * SEC), &mut key);
+        assert_eq!(key.remaining(), 0);
+        assert!(!key.take(1).is_ok());
+        reopened(kind(8, 20 * SEC), &mut key);
+        assert_eq!(key.remaining(), 2);
+        reopened(kind(8, 30 * SEC), &mut key);
+        assert_eq!(key.drain(), 2);
+    }
+}
+
+#[test]
+fn bookings_stay_and_what_follows_comes_after_them() {
+    for (before, after) in each_kind(2).into_iter().zip(each_kind(7)) {
+        let mut key = Key::of(before);
+        if key.limits.holds() {
+            continue;
+        }
+        let last = (0..7).map(|_| key.pace(1).ok().at()).max().unwrap();
+        reopened(after, &mut key);
+        assert!(key.pace(1).ok().at() >= last);
+    }
+}
+
+/// What was taken before a change can still be released, and neither settled nor cancelled.
+#[test]
+fn old_permits_are_released_but_not_settled() {
+    let mut key = Key::new(vec![weighing(semaphore(5)), weighing(bucket(10, 1, HOUR))]);
+    let mut booking = key.take(5).ok();
+    key.reopen(vec![weighing(semaphore(5)), weighing(bucket(10, 2, HOUR))]);
+    key.settle(&mut booking, 0);
+    assert_eq!(key.figures_of(1).remaining, 5);
+    key.release(&booking);
+    assert_eq!(key.figures_of(0).remaining, 5);
+}
+
+proptest! {
+    #![proptest_config(cases(2_000))]
+
+    /// Whatever changes to whatever: units owed are kept, clamped to what the new capacity leaves.
+    #[test]
+    fn a_bucket_owes_the_same_units_at_any_price(
+        (c0, r0, p0) in bucket_terms(),
+        (c1, r1, p1) in bucket_terms(),
+        taken in any::<u64>(),
+    ) {
+        let mut key = Key::of(bucket(c0, r0, p0));
+        let taken = taken % (c0 + 1);
+        if taken > 0 {
+            key.take(taken).ok();
+        }
+        let tokens = c0 - taken;
+        reopened(bucket(c1, r1, p1), &mut key);
+        let expected = match c1 >= c0 {
+            true => tokens + (c1 - c0),
+            false => tokens.min(c1),
+        };
+        prop_assert_eq!(key.remaining(), expected);
+        if expected > 0 {
+            key.take(expected).ok();
+        }
+        prop_assert!(!key.take(1).is_ok());
+        prop_assert_eq!(key.figures().reset_after.0 as u128,
+            (c1 as u128 * p1 as u128).div_ceil(r1 as u128));
+    }
+
+    /// Back and forth between any two sets of terms never yields units.
+    #[test]
+    fn changing_terms_mints_nothing(
+        terms in prop::collection::vec((1u64..20, 1u64..20, 1u64..60), 2..6),
+        calls in prop::collection::vec((any::<prop::sample::Index>(), 1u64..4, 0u64..3), 1..40),
+    ) {
+        let most = terms.iter().map(|t| t.0).max().unwrap();
+        let fastest = terms.iter().map(|t| t.1.div_ceil(t.2)).max().unwrap();
+        for kind in 0..4 {
+            let rule = |(n, m, period): (u64, u64, u64)| match kind {
+                0 => bucket(most, m, period),
+                1 => pacer(most, m, period, 1_000),
+                2 => fixed(n, 60),
+                _ => log(n, 60),
+            };
+            let mut key = Key::of(rule(terms[0]));
+            let mut sum = 0;
+            for (pick, weight, gap) in &calls {
+                reopened(rule(terms[pick.index(terms.len())]), &mut key);
+                if key.take(*weight).is_ok() {
+                    sum += weight;
+                }
+                key.advance(*gap);
+            }
+            let elapsed = key.now.since(START).0;
+            let bound = match kind {
+                0 => most + fastest * elapsed,
+                1 => most + fastest * (elapsed + 1) + 4,
+                _ => most * (elapsed / 60 + 2),
+            };
+            prop_assert!(sum <= bound, "{kind}: {sum} in {elapsed}");
+        }
+    }
+}
