@@ -10,6 +10,7 @@
 //! - [`op`], [`queue`], [`callback`], over [`mailbox`]: what is asked, and the ways its one answer takes.
 //! - [`permit`]: the numbers of what is held.
 //! - [`memory`]: the embedded backend.
+//! - [`redis`]: the backend that shares limits between processes.
 //! - [`client`], [`limiter`]: what the handles are.
 //! - [`ffi`]: the C ABI, from which include/limiter.h is generated.
 #![deny(unsafe_code)]
@@ -28,6 +29,7 @@ pub mod memory;
 pub mod op;
 pub mod permit;
 pub mod queue;
+pub mod redis;
 pub mod runtime;
 pub mod stats;
 pub mod timer;

@@ -1,0 +1,382 @@
+//! Sending: what goes to one node goes in one write; each reply decides alone what becomes of its
+//! request. Nothing is sent past its deadline, and nothing that may have run is sent again unless
+//! running it twice is running it once.
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use futures_util::stream::{FuturesUnordered, StreamExt};
+use redis::{Pipeline, RedisResult, ServerError, Value};
+use tokio::time::timeout_at;
+
+use super::endpoint::Addr;
+use super::failure::{self, Class as Verdict, Failure, Silence};
+use super::node::{Lane, Node};
+use super::pause::Backoff;
+use super::request::{Class, Request, Script};
+use super::routes::Routes;
+use super::settings::{Counters, count};
+use super::supervisor::{Live, NotReady};
+
+/// Waits before trying again what the server could not take.
+const BACKOFF: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(200));
+/// Redirections followed at once; more mean that nodes disagree, and waiting helps.
+const REDIRECTIONS: u32 = 4;
+/// A script the server forgot this often is sent whole every time.
+const MISSES: u32 = 2;
+
+/// Takes the result of the request with this index.
+pub(super) type Done<'a> = dyn Fn(usize, Result<Value, Failure>) + Send + Sync + 'a;
+
+/// What all requests of one batch have in common.
+pub(super) struct Sender<'a> {
+    pub routes: &'a Routes,
+    pub counters: &'a Counters,
+    pub lane: Lane,
+    pub deadline: Instant,
+    pub class: Class,
+    pub done: &'a Done<'a>,
+}
+
+/// A request on its way.
+struct Job<'a> {
+    index: usize,
+    request: &'a Request,
+    /// Times the server did not know the script.
+    misses: u32,
+    /// Ask there, once.
+    ask: Option<Addr>,
+    redirections: u32,
+    backoff: Backoff,
+    /// Why it is not done yet.
+    code: Option<Arc<str>>,
+}
+
+/// Jobs for one node.
+struct Group<'a> {
+    node: Arc<Node>,
+    jobs: Vec<Job<'a>>,
+}
+
+/// A job that is to be tried again, after this wait.
+type Again<'a> = (Job<'a>, Duration);
+
+impl<'a> Sender<'a> {
+    /// Sends all; returns when each is done.
+    pub async fn send(&self, requests: &'a [Request]) {
+        let jobs = requests.iter().enumerate().map(|(index, request)| Job {
+            index,
+            request,
+            misses: 0,
+            ask: None,
+            redirections: 0,
+            backoff: Backoff::new(BACKOFF.0, BACKOFF.1),
+            code: None,
+        });
+        let mut groups = self.assign(jobs.collect()).await;
+        // Each node's part runs on its own, so that a dead node delays nobody else's.
+        match groups.len() {
+            0 => {}
+            1 => self.finish(groups.remove(0)).await,
+            _ => {
+                let parts = groups.into_iter().map(|group| self.finish(group));
+                parts.collect::<FuturesUnordered<_>>().collect::<()>().await;
+            }
+        }
+    }
+
+    async fn finish(&self, group: Group<'a>) {
+        let mut groups = vec![group];
+        while !groups.is_empty() {
+            let mut again = Vec::new();
+            for group in groups {
+                again.extend(self.attempt(group).await);
+            }
+            let wait = again
+                .iter()
+                .map(|(_, wait)| *wait)
+                .max()
+                .unwrap_or_default();
+            if !wait.is_zero() {
+                tokio::time::sleep(wait).await;
+            }
+            for _ in &again {
+                count(&self.counters.retried);
+            }
+            groups = self
+                .assign(again.into_iter().map(|(job, _)| job).collect())
+                .await;
+        }
+    }
+
+    /// Sorts jobs by the node they are for. Those without one in time are done.
+    async fn assign(&self, jobs: Vec<Job<'a>>) -> Vec<Group<'a>> {
+        let mut groups: Vec<Group<'a>> = Vec::new();
+        for job in jobs {
+            let node = match &job.ask {
+                Some(addr) => Ok(self.routes.node(addr)),
+                None => {
+                    let slot = job.request.slot();
+                    self.routes
+                        .owner(slot, self.deadline, self.lane == Lane::Bulk)
+                        .await
+                }
+            };
+            match node {
+                Err(why) => self.give_up(job, why),
+                Ok(node) => match groups
+                    .iter_mut()
+                    .find(|group| Arc::ptr_eq(&group.node, &node))
+                {
+                    Some(group) => group.jobs.push(job),
+                    None => groups.push(Group {
+                        node,
+                        jobs: vec![job],
+                    }),
+                },
+            }
+        }
+        groups
+    }
+
+    /// One try. Returns what is to be tried again.
+    async fn attempt(&self, group: Group<'a>) -> Vec<Again<'a>> {
+        let Group { node, jobs } = group;
+        let supervisor = node.lane(self.lane);
+        let impatient = self.lane == Lane::Bulk;
+        if impatient {
+            if let Err(retry_in) = supervisor.breaker().admit(Instant::now()) {
+                return self.refuse(jobs, "BREAKER", retry_in);
+            }
+        }
+        let until = self.routes.patience(self.deadline);
+        let live = match supervisor.ready(until, impatient).await {
+            Ok(live) => live,
+            Err(NotReady::Deadline(code)) if Instant::now() < self.deadline => {
+                self.routes.suspect();
+                return jobs
+                    .into_iter()
+                    .map(|job| (job.because(&code), Duration::ZERO))
+                    .collect();
+            }
+            Err(why) => {
+                self.routes.suspect();
+                jobs.into_iter()
+                    .for_each(|job| self.give_up(job, why.clone()));
+                return Vec::new();
+            }
+        };
+        let now = Instant::now();
+        if now >= self.deadline {
+            for job in jobs {
+                let code = job.code.unwrap_or("LATE".into());
+                (self.done)(job.index, Err(Failure::DeadlineNotSent { code }));
+            }
+            return Vec::new();
+        }
+        let until = match self.class {
+            Class::Idempotent => self.deadline.min(now + supervisor.attempt_timeout()),
+            Class::AtMostOnce => self.deadline,
+        };
+        self.counters
+            .sent
+            .fetch_add(jobs.len() as u64, std::sync::atomic::Ordering::Relaxed);
+        match timeout_at(until.into(), exchange(&live, &jobs)).await {
+            Ok(Ok(replies)) => {
+                let mut again = Vec::new();
+                for (job, reply) in jobs.into_iter().zip(replies) {
+                    again.extend(self.judge(&node, &live, job, reply));
+                }
+                again
+            }
+            Ok(Err(_)) => {
+                live.broke();
+                self.silence(jobs, Silence::Dropped)
+            }
+            Err(_) => {
+                count(&self.counters.timeouts);
+                live.timed_out(now.elapsed());
+                supervisor.breaker().failed(Instant::now());
+                self.routes.suspect();
+                self.silence(jobs, Silence::Timeout)
+            }
+        }
+    }
+
+    /// Sent, no reply: the one case in which nobody knows.
+    fn silence(&self, jobs: Vec<Job<'a>>, silence: Silence) -> Vec<Again<'a>> {
+        if self.class == Class::Idempotent && Instant::now() < self.deadline {
+            return jobs.into_iter().map(|job| (job, Duration::ZERO)).collect();
+        }
+        for job in jobs {
+            count(&self.counters.ambiguous);
+            (self.done)(job.index, Err(Failure::Ambiguous(silence)));
+        }
+        Vec::new()
+    }
+
+    fn judge(&self, node: &Node, live: &Live, mut job: Job<'a>, reply: Value) -> Option<Again<'a>> {
+        let mut breaker = node.lane(self.lane).breaker();
+        let error = match reply {
+            Value::ServerError(error) => error,
+            value => {
+                live.replied(true);
+                breaker.succeeded();
+                drop(breaker);
+                (self.done)(job.index, Ok(value));
+                return None;
+            }
+        };
+        job.ask = None;
+        let verdict = failure::classify(&error);
+        let works = !matches!(
+            verdict,
+            Verdict::Later | Verdict::Elsewhere | Verdict::Final(Failure::Auth { .. })
+        );
+        live.replied(works);
+        match works {
+            true => breaker.succeeded(),
+            false => breaker.failed(Instant::now()),
+        }
+        drop(breaker);
+        match verdict {
+            Verdict::NoScript => self.missed(job, &error),
+            Verdict::Moved(slot, target) => {
+                self.routes.moved(slot, &target.addr(&live.addr));
+                self.redirected(job, &error)
+            }
+            Verdict::Ask(target) => {
+                job.ask = Some(target.addr(&live.addr));
+                self.redirected(job, &error)
+            }
+            Verdict::Later => self.later(job, &error),
+            Verdict::Elsewhere => {
+                if error.code() != "CLUSTERDOWN" {
+                    live.end_because("the server is not the master");
+                }
+                self.routes.suspect();
+                self.later(job, &error)
+            }
+            Verdict::Final(failure) => {
+                if matches!(failure, Failure::Auth { .. }) {
+                    live.end_because("the server wants a log-in");
+                }
+                (self.done)(job.index, Err(failure));
+                None
+            }
+        }
+    }
+
+    fn missed(&self, mut job: Job<'a>, error: &ServerError) -> Option<Again<'a>> {
+        job.misses += 1;
+        Some((job.because(error.code()), Duration::ZERO))
+    }
+
+    fn redirected(&self, mut job: Job<'a>, error: &ServerError) -> Option<Again<'a>> {
+        count(&self.counters.redirected);
+        job.redirections += 1;
+        match job.redirections <= REDIRECTIONS {
+            true => Some((job.because(error.code()), Duration::ZERO)),
+            false => self.later(job, error),
+        }
+    }
+
+    /// Not executed; again after a pause, if that is before the deadline.
+    fn later(&self, mut job: Job<'a>, error: &ServerError) -> Option<Again<'a>> {
+        let pause = job.backoff.pause(Duration::MAX);
+        if Instant::now() + pause < self.deadline {
+            return Some((job.because(error.code()), pause));
+        }
+        let failure = Failure::NotExecuted {
+            code: error.code().into(),
+            retry_in: pause,
+        };
+        (self.done)(job.index, Err(failure));
+        None
+    }
+
+    fn give_up(&self, job: Job<'a>, why: NotReady) {
+        let failure = match why {
+            NotReady::Deadline(code) => Failure::DeadlineNotSent { code },
+            NotReady::Down(refusal, retry_in) => {
+                count(&self.counters.failed_fast);
+                match refusal.kind {
+                    super::dial::Kind::Auth => Failure::Auth {
+                        code: refusal.code,
+                        message: refusal.message,
+                    },
+                    _ => Failure::NotExecuted {
+                        code: refusal.code,
+                        retry_in,
+                    },
+                }
+            }
+        };
+        (self.done)(job.index, Err(failure));
+    }
+
+    fn refuse(&self, jobs: Vec<Job<'a>>, code: &str, retry_in: Duration) -> Vec<Again<'a>> {
+        for job in jobs {
+            count(&self.counters.failed_fast);
+            let code = job.code.unwrap_or_else(|| code.into());
+            (self.done)(job.index, Err(Failure::NotExecuted { code, retry_in }));
+        }
+        Vec::new()
+    }
+}
+
+impl Job<'_> {
+    fn because(mut self, code: &str) -> Self {
+        self.code = Some(code.into());
+        self
+    }
+}
+
+/// Writes the jobs and reads one reply for each.
+async fn exchange(live: &Live, jobs: &[Job<'_>]) -> RedisResult<Vec<Value>> {
+    let mut connection = live.connection();
+    if let [job] = jobs {
+        if job.ask.is_none() {
+            let command = job.request.encode(job.misses > 0);
+            return connection
+                .send_packed_command(&command)
+                .await
+                .map(|reply| vec![reply]);
+        }
+    }
+    let mut pipeline = Pipeline::with_capacity(jobs.len());
+    let mut whole: Vec<&Arc<Script>> = Vec::new();
+    for job in jobs {
+        if job.ask.is_some() {
+            pipeline.cmd("ASKING");
+        }
+        pipeline.add_command(job.request.encode(send_whole(job, &mut whole)));
+    }
+    let replies = connection
+        .send_packed_commands(&pipeline, 0, pipeline.len())
+        .await?;
+    assert_eq!(replies.len(), pipeline.len(), "one reply for each command");
+    let mut replies = replies.into_iter();
+    let own = jobs.iter().map(|job| {
+        if job.ask.is_some() {
+            replies.next(); // to ASKING
+        }
+        replies.next().expect("counted above")
+    });
+    Ok(own.collect())
+}
+
+/// A script that was missing goes whole once for all of a batch that need it; only where the server
+/// keeps forgetting, each time.
+fn send_whole<'a>(job: &Job<'a>, whole: &mut Vec<&'a Arc<Script>>) -> bool {
+    let Some(script) = job.request.script() else {
+        return false;
+    };
+    if job.misses == 0 {
+        return false;
+    }
+    let known = whole.iter().any(|sent| Arc::ptr_eq(sent, script));
+    if !known {
+        whole.push(script);
+    }
+    !known || job.misses >= MISSES
+}
