@@ -19,7 +19,8 @@ namespace limiter {
 /// How much a log record matters.
 enum class Level : std::int32_t { none = 0, error = 1, warning = 2, info = 3, debug = 4 };
 
-/// What to answer when Redis cannot: Status::backend, admit, deny, or this process's share in memory.
+/// What to answer when Redis cannot: Status::backend, admit, deny, or this process's share in
+/// memory.
 enum class OnFailure { error, open, closed, local };
 
 /// Counters of a client in this process; see limiter.h for each.
@@ -52,8 +53,8 @@ struct FreeConfig {
 ///
 ///     Client client("redis://localhost", Config().prefix("app").on_failure(OnFailure::local));
 ///
-/// Each setter throws error(Status::config), with what is allowed in what(), for a value out of range,
-/// and changes nothing then.
+/// Each setter throws error(Status::config), with what is allowed in what(), for a value out of
+/// range, and changes nothing then.
 class Config {
 public:
     /// Everything at its default.
@@ -77,7 +78,8 @@ public:
         return *this;
     }
 
-    /// Memory only: a clock that stands still until Client::advance(), so that tests need not sleep.
+    /// Memory only: a clock that stands still until Client::advance(), so that tests need not
+    /// sleep.
     Config& virtual_clock() { return set("clock", "virtual"); }
 
     /// A permit's life unless it is renewed: 100 ms to a day, default 30 s.
@@ -114,9 +116,10 @@ public:
         return set("on_failure", "");
     }
 
-    /// Calls `log(Level, const char* message)` for records up to `level`; an empty function for none.
-    /// Called on any thread, on several at once; it must not block, throw or call this library. The
-    /// message lives during the call only. Copied, and kept as long as the clients made with it.
+    /// Calls `log(Level, const char* message)` for records up to `level`; an empty function for
+    /// none. Called on any thread, on several at once; it must not block, throw or call this
+    /// library. The message lives during the call only. Copied, and kept as long as the clients
+    /// made with it.
     Config& on_log(Level level, std::function<void(Level, const char*)> log) {
         hooks_ = std::make_shared<detail::Hooks>(*hooks_);
         hooks_->log = std::move(log);
@@ -124,8 +127,9 @@ public:
         return *this;
     }
 
-    /// Calls `lost(limiter_permit)` for each permit whose lease ended while it was held, on the callback
-    /// thread; an empty function for none. It must not throw. Kept as long as the clients made with it.
+    /// Calls `lost(limiter_permit)` for each permit whose lease ended while it was held, on the
+    /// callback thread; an empty function for none. It must not throw. Kept as long as the clients
+    /// made with it.
     Config& on_lost(std::function<void(limiter_permit)> lost) {
         hooks_ = std::make_shared<detail::Hooks>(*hooks_);
         hooks_->lost = std::move(lost);
@@ -152,8 +156,8 @@ private:
     Level level_ = Level::none;
 };
 
-/// A backend and what runs in the background for it. One for each backend is enough for a program: it is
-/// made for many threads. Move-only.
+/// A backend and what runs in the background for it. One for each backend is enough for a program:
+/// it is made for many threads. Move-only.
 class Client {
 public:
     /// A moment on the client's clock.
@@ -162,9 +166,9 @@ public:
     /// This process's own memory ("memory://"), at the defaults.
     Client() : Client("memory://") {}
 
-    /// Where the state lives: "memory://", or a Redis URL. Never connects and never waits: a backend that
-    /// is down shows at the first call. Throws error(Status::config) for a URL that cannot be used;
-    /// what() never repeats a password.
+    /// Where the state lives: "memory://", or a Redis URL. Never connects and never waits: a
+    /// backend that is down shows at the first call. Throws error(Status::config) for a URL that
+    /// cannot be used; what() never repeats a password.
     explicit Client(const std::string& url) {
         detail::Reason reason;
         reason.check(open(url, nullptr, reason), "limiter: client");
@@ -204,17 +208,17 @@ public:
     Client(const Client&) = delete;
     Client& operator=(const Client&) = delete;
 
-    /// Shuts down for up to a second, if that was not done, and frees. Blocks; in a callback it frees
-    /// nothing.
+    /// Shuts down for up to a second, if that was not done, and frees. Blocks; in a callback it
+    /// frees nothing.
     ~Client() { close(); }
 
     /// There is a client.
     explicit operator bool() const noexcept { return raw_ != nullptr; }
 
-    /// Ends every wait with Status::closed, lets callbacks that are due run, and releases permits still
-    /// held, for up to `wait` (Wait::forever(): as long as it takes). Later calls answer Status::closed.
-    /// Throws error(Status::timeout) if `wait` did not suffice; closed all the same. May be repeated.
-    /// Blocks.
+    /// Ends every wait with Status::closed, lets callbacks that are due run, and releases permits
+    /// still held, for up to `wait` (Wait::forever(): as long as it takes). Later calls answer
+    /// Status::closed. Throws error(Status::timeout) if `wait` did not suffice; closed all the
+    /// same. May be repeated. Blocks.
     void shutdown(Wait wait = std::chrono::seconds(1)) const {
         detail::check(limiter_client_shutdown(raw_, wait.milliseconds()), "limiter: shutdown");
     }
@@ -224,8 +228,8 @@ public:
         detail::report(limiter_client_shutdown(raw_, wait.milliseconds()), code);
     }
 
-    /// Ends every wait whose request had this tag, with Status::cancelled; calls blocked on other threads
-    /// included. Answers how many, or 0 without a client. Never waits.
+    /// Ends every wait whose request had this tag, with Status::cancelled; calls blocked on other
+    /// threads included. Answers how many, or 0 without a client. Never waits.
     std::int32_t cancel_waits(std::uint64_t tag) const noexcept {
         const std::int32_t count = limiter_cancel_waits(raw_, tag);
         return count < 0 ? 0 : count;
@@ -238,9 +242,9 @@ public:
         return stats;
     }
 
-    /// Virtual clock: lets time pass. What falls due on the way happens in order and at its own time
-    /// before this returns; callbacks are started, not awaited. Throws error(Status::unsupported) on
-    /// another client, error(Status::invalid) for a negative time.
+    /// Virtual clock: lets time pass. What falls due on the way happens in order and at its own
+    /// time before this returns; callbacks are started, not awaited. Throws
+    /// error(Status::unsupported) on another client, error(Status::invalid) for a negative time.
     void advance(std::chrono::microseconds time) const {
         detail::check(move_clock(time), "limiter: advance the clock");
     }
@@ -250,8 +254,8 @@ public:
         detail::report(move_clock(time), code);
     }
 
-    /// Virtual clock: sets it. Backwards is what a clock that steps back does: no time has passed, and it
-    /// goes on from there. Throws as advance().
+    /// Virtual clock: sets it. Backwards is what a clock that steps back does: no time has passed,
+    /// and it goes on from there. Throws as advance().
     void set_clock(Time time) const {
         detail::check(put_clock(time), "limiter: set the clock");
     }

@@ -47,7 +47,8 @@ public:
     /// Answered by the failure policy, because the backend could not.
     constexpr bool degraded() const noexcept { return (raw_.flags & LIMITER_DEGRADED) != 0; }
 
-    /// Units that the limit named by index() allows at most; of the tightest limit where none is named.
+    /// Units that the limit named by index() allows at most; of the tightest limit where none is
+    /// named.
     constexpr std::uint64_t limit() const noexcept { return raw_.limit; }
 
     /// Units of it that could be taken at this moment: 0 to limit().

@@ -17,7 +17,8 @@ namespace limiter {
 class LIMITER_API error : public std::system_error {
 public:
     /// From a status, and a message for `what()`.
-    error(Status status, const std::string& what) : std::system_error(make_error_code(status), what) {}
+    error(Status status, const std::string& what)
+        : std::system_error(make_error_code(status), what) {}
 
     /// From the answer of a verb.
     error(const Decision& decision, const char* what)

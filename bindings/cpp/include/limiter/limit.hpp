@@ -13,8 +13,8 @@ namespace limiter {
 
 namespace detail {
 
-/// Milliseconds for C. Below the range stays below it (never 0, which would mean "default"), above it
-/// above, so that the library refuses both with its message.
+/// Milliseconds for C. Below the range stays below it (never 0, which would mean "default"), above
+/// it above, so that the library refuses both with its message.
 constexpr std::uint32_t lease_ms(std::chrono::milliseconds lease) noexcept {
     constexpr auto most = std::numeric_limits<std::uint32_t>::max();
     if (lease.count() <= 0) {
@@ -32,10 +32,10 @@ constexpr std::uint32_t lease_ms(std::chrono::milliseconds lease) noexcept {
 ///     constexpr auto bytes = Limit::token_bucket(64 << 20, 16 << 20, 1s);
 ///     constexpr auto starts = Limit::sliding_log(200, 1s).per_call();
 ///
-/// Ranges: capacity 1 to 2^48 (a pacer's burst from 0); refill 1 to 2^48; periods 1 us to 10 years; at
-/// most 1000 units per microsecond; capacity * period / refill at most 100 years. They are checked when
-/// a Limiter is made (Status::config, with the range in the message). Durations finer than a microsecond
-/// do not convert, so nothing is rounded behind your back.
+/// Ranges: capacity 1 to 2^48 (a pacer's burst from 0); refill 1 to 2^48; periods 1 us to 10 years;
+/// at most 1000 units per microsecond; capacity * period / refill at most 100 years. They are
+/// checked when a Limiter is made (Status::config, with the range in the message). Durations finer
+/// than a microsecond do not convert, so nothing is rounded behind your back.
 class Limit {
 public:
     using Units = std::uint64_t;
@@ -113,8 +113,8 @@ public:
         return limit;
     }
 
-    /// Number of this configuration: where the same name is open with other parameters, a lower number
-    /// cannot bring older ones back. Default 0.
+    /// Number of this configuration: where the same name is open with other parameters, a lower
+    /// number cannot bring older ones back. Default 0.
     constexpr Limit version(std::uint32_t version) const noexcept {
         Limit limit = *this;
         limit.raw_.version = version;

@@ -21,7 +21,8 @@
 
 namespace limiter {
 
-/// An asynchronous acquire under way. A plain value; its Client must live while cancel() may be called.
+/// An asynchronous acquire under way. A plain value; its Client must live while cancel() may be
+/// called.
 class Operation {
 public:
     /// None.
@@ -30,9 +31,9 @@ public:
     /// The operation's number, 0 for none.
     limiter_op id() const noexcept { return id_; }
 
-    /// Ends the wait; the callable is still called, once: with Status::cancelled, or with the permit
-    /// where the grant came first. False: it has been called already. Never waits; may be called from a
-    /// callback.
+    /// Ends the wait; the callable is still called, once: with Status::cancelled, or with the
+    /// permit where the grant came first. False: it has been called already. Never waits; may be
+    /// called from a callback.
     bool cancel() const noexcept { return limiter_cancel(client_, id_, 0) == LIMITER_OK; }
 
 private:
@@ -44,9 +45,9 @@ private:
     limiter_op id_ = 0;
 };
 
-/// A name and its limits; those of one name and the same kinds of limit, in the same order, share their
-/// state: within a memory client, or across all processes on one Redis. Move-only; a moved one is the
-/// same limiter, so permits stay valid. Must outlive its permits, bookings and asynchronous waits.
+/// A name and its limits; those of one name and the same kinds of limit, in the same order, share
+/// their state: within a memory client, or across all processes on one Redis. Move-only; a moved
+/// one is the same limiter, so permits stay valid. Must outlive its permits and bookings.
 ///
 /// Every verb takes a Request, to which a key converts; the default is the empty key and weight 1.
 class Limiter {
@@ -54,10 +55,10 @@ public:
     /// No limiter.
     Limiter() noexcept = default;
 
-    /// `name` is 1 to 1024 bytes of UTF-8; 1 to 16 limits. Each acquire takes from all of them or from
-    /// none. Throws error(Status::config) when a limit is out of range; what() says which one, which
-    /// field and what is allowed. Making a name again with other numbers changes it for everybody from
-    /// the next call on: state is clamped, never reset.
+    /// `name` is 1 to 1024 bytes of UTF-8; 1 to 16 limits. Each acquire takes from all of them or
+    /// from none. Throws error(Status::config) when a limit is out of range; what() says which one,
+    /// which field and what is allowed. Making a name again with other numbers changes it for
+    /// everybody from the next call on: state is clamped, never reset.
     Limiter(const Client& client, const std::string& name, const std::vector<Limit>& limits) {
         detail::Reason reason;
         reason.check(make(client, name, limits.data(), limits.size(), reason), "limiter: limiter");
@@ -83,6 +84,12 @@ public:
         detail::report(make(client, name, limits.begin(), limits.size(), reason), code);
     }
 
+    Limiter(Limiter&&) noexcept = default;
+    Limiter& operator=(Limiter&&) noexcept = default;
+    Limiter(const Limiter&) = delete;
+    Limiter& operator=(const Limiter&) = delete;
+    ~Limiter() = default;
+
     /// There is a limiter.
     explicit operator bool() const noexcept { return raw_ != nullptr; }
 
@@ -95,10 +102,10 @@ public:
         return Permit(raw_.get(), decision);
     }
 
-    /// Takes from all limits; waits for it, first in, first out. A wait known to be longer than `wait` is
-    /// refused at once, and nothing is booked. Throws error: Status::denied (not within `wait`; when to
-    /// come back is in error::decision()), Status::never, Status::cancelled, Status::closed,
-    /// Status::overloaded, Status::backend, Status::unknown_outcome.
+    /// Takes from all limits; waits for it, first in, first out. A wait known to be longer than
+    /// `wait` is refused at once, and nothing is booked. Throws error: Status::denied (not within
+    /// `wait`; when to come back is in error::decision()), Status::never, Status::cancelled,
+    /// Status::closed, Status::overloaded, Status::backend, Status::unknown_outcome.
     Permit acquire(const Request& request = {}, Wait wait = Wait::forever()) const {
         Permit permit = attempt(request, wait);
         if (!permit.decision().ok()) {
@@ -119,9 +126,9 @@ public:
         return acquire(request, Wait::forever(), code);
     }
 
-    /// As acquire(), but refusal is a value: empty for Status::denied and Status::never. Throws error for
-    /// everything else that is not admission. Does not wait unless told to, and never overtakes those who
-    /// do. Use attempt() to learn when to come back.
+    /// As acquire(), but refusal is a value: empty for Status::denied and Status::never. Throws
+    /// error for everything else that is not admission. Does not wait unless told to, and never
+    /// overtakes those who do. Use attempt() to learn when to come back.
     std::optional<Permit> try_acquire(const Request& request = {}, Wait wait = Wait::none()) const {
         Permit permit = attempt(request, wait);
         if (permit.decision().ok()) {
@@ -148,14 +155,15 @@ public:
     }
 
     /// The same without a wait.
-    std::optional<Permit> try_acquire(const Request& request, std::error_code& code) const noexcept {
+    std::optional<Permit> try_acquire(const Request& request,
+                                      std::error_code& code) const noexcept {
         return try_acquire(request, Wait::none(), code);
     }
 
-    /// Books the next moment at which the request may start, and answers how long to sleep until then.
-    /// The slot is yours: sleep, then start. Waits for nothing itself. Throws error(Status::denied), with
-    /// nothing booked, if the sleep would be longer than `longest`; error(Status::invalid) for a limiter
-    /// that holds a semaphore; otherwise as acquire().
+    /// Books the next moment at which the request may start, and answers how long to sleep until
+    /// then. The slot is yours: sleep, then start. Waits for nothing itself. Throws
+    /// error(Status::denied), with nothing booked, if the sleep would be longer than `longest`;
+    /// error(Status::invalid) for a limiter that holds a semaphore; otherwise as acquire().
     Booking pace(const Request& request = {}, Wait longest = Wait::forever()) const {
         Booking booking = book(request, longest);
         if (!booking.decision().ok()) {
@@ -176,8 +184,8 @@ public:
         return pace(request, Wait::forever(), code);
     }
 
-    /// What attempt() without a wait would answer now, charging nothing: the status is ok, denied, never
-    /// or an error.
+    /// What attempt() without a wait would answer now, charging nothing: the status is ok, denied,
+    /// never or an error.
     Decision peek(const Request& request = {}) const noexcept {
         const limiter_request raw = request.raw(Wait::none());
         limiter_decision decision = detail::blank();
@@ -185,8 +193,8 @@ public:
         return Decision(decision);
     }
 
-    /// Makes a key as new: rates and windows start afresh, permits held on it become Status::stale, and
-    /// those who wait are admitted as the new state allows. Throws error.
+    /// Makes a key as new: rates and windows start afresh, permits held on it become Status::stale,
+    /// and those who wait are admitted as the new state allows. Throws error.
     void reset(std::string_view key = {}) const {
         detail::check(limiter_reset(raw_.get(), key.data(), key.size()), "limiter: reset");
     }
@@ -196,9 +204,9 @@ public:
         detail::report(limiter_reset(raw_.get(), key.data(), key.size()), code);
     }
 
-    /// Lets nothing start on a key for `retry_after` from now, at most `max_penalty`: what to call when
-    /// the service behind it said "too many requests, come back in". Never shortens a penalty. A negative
-    /// time counts as none. Throws error.
+    /// Lets nothing start on a key for `retry_after` from now, at most `max_penalty`: what to call
+    /// when the service behind it said "too many requests, come back in". Never shortens a penalty.
+    /// A negative time counts as none. Throws error.
     void penalize(std::string_view key, std::chrono::microseconds retry_after) const {
         detail::check(punish(key, retry_after), "limiter: penalize");
     }
@@ -209,9 +217,9 @@ public:
         detail::report(punish(key, retry_after), code);
     }
 
-    /// Up to 65 536 requests without a wait, decided in their order as if by attempt() one after another;
-    /// one round trip on Redis. A permit for each, empty where refused. Throws error, with nothing done,
-    /// if they could not be decided.
+    /// Up to 65 536 requests without a wait, decided in their order as if by attempt() one after
+    /// another; one round trip on Redis. A permit for each, empty where refused. Throws error, with
+    /// nothing done, if they could not be decided.
     std::vector<Permit> try_many(const std::vector<Request>& requests) const {
         std::error_code code;
         std::vector<Permit> permits = try_many(requests, code);
@@ -222,7 +230,8 @@ public:
     }
 
     /// The same with a code; no permits if it is set.
-    std::vector<Permit> try_many(const std::vector<Request>& requests, std::error_code& code) const {
+    std::vector<Permit> try_many(const std::vector<Request>& requests,
+                                 std::error_code& code) const {
         std::vector<Permit> permits;
         permits.reserve(requests.size());
         std::vector<limiter_request> raw;
@@ -231,7 +240,8 @@ public:
             raw.push_back(request.raw(Wait::none()));
         }
         std::vector<limiter_decision> decisions(raw.size());
-        detail::report(limiter_try_many(raw_.get(), raw.data(), decisions.data(), raw.size()), code);
+        detail::report(
+            limiter_try_many(raw_.get(), raw.data(), decisions.data(), raw.size()), code);
         if (!code) {
             for (const limiter_decision& decision : decisions) {
                 permits.push_back(Permit(raw_.get(), decision));
@@ -240,16 +250,17 @@ public:
         return permits;
     }
 
-    /// Starts an acquire, whose answer `then(Permit)` receives on the library's callback thread, exactly
-    /// once, even where it is known already: holding a permit, or empty with the reason in decision().
-    /// `then` may be move-only, must not block for long (one thread runs them all), and must not throw.
+    /// Starts an acquire, whose answer `then(Permit)` receives on the library's callback thread,
+    /// exactly once, even where it is known already: holding a permit, or empty with the reason in
+    /// decision(). `then` may be move-only, must not block for long (one thread runs them all), and
+    /// must not throw. It may outlast this Limiter; a permit that it moves elsewhere may not.
     /// Throws error if nothing was started; `then` is never called then. Never waits.
     template <class Then>
     Operation acquire_async(const Request& request, Wait wait, Then&& then) const {
         std::error_code code;
         const Operation operation = acquire_async(request, wait, std::forward<Then>(then), code);
         if (code) {
-            detail::raise(error(static_cast<Status>(code.value()), "limiter: asynchronous acquire"));
+            detail::raise(error(static_cast<Status>(code.value()), "limiter: acquire_async"));
         }
         return operation;
     }
@@ -259,7 +270,7 @@ public:
     Operation acquire_async(const Request& request, Wait wait, Then&& then,
                             std::error_code& code) const {
         using Held = Continuation<std::decay_t<Then>>;
-        auto held = std::make_unique<Held>(raw_.get(), std::forward<Then>(then));
+        auto held = std::make_unique<Held>(raw_, std::forward<Then>(then));
         const limiter_request raw = request.raw(wait);
         limiter_op op = 0;
         const limiter_status status =
@@ -273,7 +284,8 @@ public:
         return Operation();
     }
 
-    /// Makes a permit of a number that Permit::detach() gave, of this limiter or another of its client.
+    /// Makes a permit of a number that Permit::detach() gave, of this limiter or another of its
+    /// client.
     Permit adopt(limiter_permit id) const noexcept {
         limiter_decision decision = detail::blank();
         decision.permit = id;
@@ -284,23 +296,19 @@ public:
     limiter_t* native_handle() const noexcept { return raw_.get(); }
 
 private:
-    struct Free {
-        void operator()(limiter_t* limiter) const noexcept { limiter_free(limiter); }
-    };
-
     /// A callable on the heap between acquire_async() and its answer.
     template <class Then>
     struct Continuation {
         template <class From>
-        Continuation(limiter_t* from, From&& callable)
-            : limiter(from), then(std::forward<From>(callable)) {}
+        Continuation(std::shared_ptr<limiter_t> from, From&& callable)
+            : limiter(std::move(from)), then(std::forward<From>(callable)) {}
 
         static void run(void* self, const limiter_decision* decision) noexcept {
             const std::unique_ptr<Continuation> held(static_cast<Continuation*>(self));
-            std::move(held->then)(Permit(held->limiter, *decision));
+            std::move(held->then)(Permit(held->limiter.get(), *decision));
         }
 
-        limiter_t* limiter;
+        std::shared_ptr<limiter_t> limiter;
         Then then;
     };
 
@@ -319,7 +327,9 @@ private:
         limiter_t* made = nullptr;
         const limiter_status status = limiter_new(client.native_handle(), name.c_str(), raw, given,
                                                   &made, reason.buffer(), detail::Reason::size());
-        raw_.reset(made);
+        if (made != nullptr) {
+            raw_ = std::shared_ptr<limiter_t>(made, &limiter_free);
+        }
         client_ = client.native_handle();
         return status;
     }
@@ -336,7 +346,8 @@ private:
         return limiter_penalize(raw_.get(), key.data(), key.size(), us);
     }
 
-    std::unique_ptr<limiter_t, Free> raw_;
+    // Shared only with continuations; permits hold the bare pointer.
+    std::shared_ptr<limiter_t> raw_;
     limiter_client_t* client_ = nullptr;
 };
 

@@ -17,14 +17,14 @@ namespace limiter {
 class Limiter;
 class Queue;
 
-/// Holds what was admitted, and gives it back when destroyed. Move-only. Also carries the answer, so
-/// that an empty permit says why it is empty and when to come back:
+/// Holds what was admitted, and gives it back when destroyed. Move-only. Also carries the answer,
+/// so that an empty permit says why it is empty and when to come back:
 ///
 ///     Permit permit = limiter.attempt("key");
 ///     if (!permit) retry_in(permit.decision().retry_after());
 ///
-/// Must not outlive the Limiter (or Queue) that it came from. One thread at a time; it may be destroyed
-/// on another thread than it was made on.
+/// Must not outlive the Limiter (or Queue) that it came from. One thread at a time; it may be
+/// destroyed on another thread than it was made on.
 class Permit {
 public:
     /// Holds nothing.
@@ -60,16 +60,16 @@ public:
     const Decision& decision() const noexcept { return decision_; }
 
     /// Gives a semaphore's weight to those who wait; what was taken from rates stays taken. Empty
-    /// afterwards, whatever comes; nothing to do for an empty one. Throws error(Status::stale) if it was
-    /// over already: then its lease was lost while you worked. Never waits.
+    /// afterwards, whatever comes; nothing to do for an empty one. Throws error(Status::stale) if
+    /// it was over already: then its lease was lost while you worked. Never waits.
     void release() { detail::check(end(), "limiter: release"); }
 
     /// The same with a code.
     void release(std::error_code& code) noexcept { detail::report(end(), code); }
 
     /// Makes it live for the lease that it was granted with, from now. Only of use with no_renew():
-    /// otherwise the library renews in time. Throws error(Status::stale) if it is over or lost: then
-    /// somebody else may hold what you held. On Redis one round trip.
+    /// otherwise the library renews in time. Throws error(Status::stale) if it is over or lost:
+    /// then somebody else may hold what you held. On Redis one round trip.
     void renew() { detail::check(renew_ms(0), "limiter: renew"); }
 
     /// The same with a code.
@@ -85,10 +85,11 @@ public:
         detail::report(renew_ms(detail::lease_ms(lease)), code);
     }
 
-    /// Corrects an estimate: `actual` units were used, not the weight asked for. Less is given back as
-    /// far as time has not given it back already; more is charged, beyond the limit if need be. Once for
-    /// each permit, while it is held; error(Status::stale) otherwise. Semaphores and per_call() limits
-    /// are left alone. The permit is still held afterwards. On Redis one round trip.
+    /// Corrects an estimate: `actual` units were used, not the weight asked for. Less is given back
+    /// as far as time has not given it back already; more is charged, beyond the limit if need be.
+    /// Once for each permit, while it is held; error(Status::stale) otherwise. Semaphores and
+    /// per_call() limits are left alone. The permit is still held afterwards. On Redis one round
+    /// trip.
     void settle(std::uint64_t actual) { detail::check(settle_to(actual), "limiter: settle"); }
 
     /// The same with a code.
@@ -96,8 +97,8 @@ public:
         detail::report(settle_to(actual), code);
     }
 
-    /// Gives up ownership: nothing is released, and the number is yours to pass on (Limiter::adopt()
-    /// makes it a permit again). 0 if nothing was held.
+    /// Gives up ownership: nothing is released, and the number is yours to pass on
+    /// (Limiter::adopt() makes it a permit again). 0 if nothing was held.
     limiter_permit detach() noexcept { return std::exchange(id_, 0); }
 
 private:
@@ -132,9 +133,9 @@ private:
     Decision decision_;
 };
 
-/// A slot booked by Limiter::pace(): sleep for delay(), then start. A plain value: dropping it keeps the
-/// slot, so `limiter.pace("key").delay()` is fine. Its Limiter must live while cancel() or settle() may
-/// be called.
+/// A slot booked by Limiter::pace(): sleep for delay(), then start. A plain value: dropping it
+/// keeps the slot, so `limiter.pace("key").delay()` is fine. Its Limiter must live while cancel()
+/// or settle() may be called.
 class Booking {
 public:
     /// Nothing booked.
@@ -143,16 +144,16 @@ public:
     /// A slot is booked (or, for weight 0, nothing is needed).
     explicit operator bool() const noexcept { return limiter_ != nullptr && decision_.ok(); }
 
-    /// How long to sleep, from the moment pace() answered; 0 for now. Where nothing is booked: when to
-    /// ask again.
+    /// How long to sleep, from the moment pace() answered; 0 for now. Where nothing is booked: when
+    /// to ask again.
     std::chrono::microseconds delay() const noexcept { return decision_.retry_after(); }
 
     /// Sleeps for delay(). Call it at once, on the thread that is to start.
     void sleep() const { std::this_thread::sleep_for(delay()); }
 
-    /// Gives the slot back; those booked later do not move up, but the next booking may have it. Throws
-    /// error(Status::stale) if that was done before or is long past. After its time it gives back nothing;
-    /// where nothing is booked there is nothing to do.
+    /// Gives the slot back; those booked later do not move up, but the next booking may have it.
+    /// Throws error(Status::stale) if that was done before or is long past. After its time it gives
+    /// back nothing; where nothing is booked there is nothing to do.
     void cancel() { detail::check(end(), "limiter: cancel a booking"); }
 
     /// The same with a code.

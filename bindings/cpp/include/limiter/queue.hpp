@@ -14,8 +14,8 @@
 
 namespace limiter {
 
-/// Where finished waits are fetched, with a descriptor for poll, epoll or an event library. One queue
-/// serves any number of waits, limiters (of its client) and threads. Move-only.
+/// Where finished waits are fetched, with a descriptor for poll, epoll or an event library. One
+/// queue serves any number of waits, limiters (of its client) and threads. Move-only.
 ///
 ///     Queue queue(client);
 ///     loop.watch(queue.descriptor());
@@ -41,16 +41,17 @@ public:
     /// There is a queue.
     explicit operator bool() const noexcept { return raw_ != nullptr; }
 
-    /// Readable as long as completions wait. Do not read, write or close it. The number stays the same,
-    /// also across fork (call poll() once in the child before waiting for it there). -1 without a queue.
+    /// Readable as long as completions wait. Do not read, write or close it. The number stays the
+    /// same, also across fork (call poll() once in the child before waiting for it there). -1
+    /// without a queue.
     int descriptor() const noexcept {
         const std::int32_t number = limiter_queue_fd(raw_.get());
         return number < 0 ? -1 : number;
     }
 
-    /// Starts an acquire. The answer's decision() is pending(): it will be polled, once, with the same
-    /// operation() and the request's tag. Or it is there at once, whatever it is, and nothing will be
-    /// polled. Never waits, never throws.
+    /// Starts an acquire. The answer's decision() is pending(): it will be polled, once, with the
+    /// same operation() and the request's tag. Or it is there at once, whatever it is, and nothing
+    /// will be polled. Never waits, never throws.
     Permit submit(const Limiter& limiter, const Request& request = {},
                   Wait wait = Wait::forever()) const noexcept {
         const limiter_request raw = request.raw(wait);
@@ -59,9 +60,9 @@ public:
         return Permit(home_.native_handle(), decision);
     }
 
-    /// Up to `most` completions, oldest first; waits up to `wait` for the first. Each goes to exactly one
-    /// caller. A permit of one that is not wanted is simply dropped. Throws error(Status::closed) once the
-    /// client is shut down and everything was polled.
+    /// Up to `most` completions, oldest first; waits up to `wait` for the first. Each goes to
+    /// exactly one caller. A permit of one that is not wanted is simply dropped. Throws
+    /// error(Status::closed) once the client is shut down and everything was polled.
     std::vector<Permit> poll(Wait wait = Wait::none(), std::size_t most = 64) const {
         std::error_code code;
         std::vector<Permit> permits = poll(wait, most, code);
@@ -86,14 +87,14 @@ public:
         return permits;
     }
 
-    /// Ends a wait: it will be polled with Status::cancelled, or with its permit where the grant came
-    /// first. False, with no effect: it was polled before. Never waits.
+    /// Ends a wait: it will be polled with Status::cancelled, or with its permit where the grant
+    /// came first. False, with no effect: it was polled before. Never waits.
     bool cancel(limiter_op operation) const noexcept {
         return limiter_cancel(client_, operation, 0) == LIMITER_OK;
     }
 
-    /// Ends a wait of which nothing shall be polled; a grant that came first is given back. False: it was
-    /// polled before. Never waits.
+    /// Ends a wait of which nothing shall be polled; a grant that came first is given back. False:
+    /// it was polled before. Never waits.
     bool detach(limiter_op operation) const noexcept {
         return limiter_cancel(client_, operation, LIMITER_DETACH) == LIMITER_OK;
     }
@@ -122,8 +123,8 @@ private:
         return status;
     }
 
-    // Any limiter of the client releases its permits: this one is there for as long as the queue, while
-    // those that were submitted may be gone when an answer is polled.
+    // Any limiter of the client releases its permits: this one is there for as long as the queue,
+    // while those that were submitted may be gone when an answer is polled.
     Limiter home_;
     std::unique_ptr<limiter_queue_t, Free> raw_;
     limiter_client_t* client_ = nullptr;

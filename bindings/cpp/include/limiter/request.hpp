@@ -23,8 +23,9 @@ namespace limiter {
 ///     limiter.acquire("key", std::chrono::steady_clock::now() + 2s);
 ///     limiter.acquire("key", limiter::Wait::forever());
 ///
-/// Rounded up to whole milliseconds, at most 2^31 - 1 of them (24 days). 0 and below, and a deadline
-/// that has passed, do not wait. A deadline is measured by its own clock when it is converted.
+/// Rounded up to whole milliseconds, at most 2^31 - 1 of them (24 days). 0 and below, and a
+/// deadline that has passed, do not wait. A deadline is measured by its own clock when it is
+/// converted.
 class Wait {
 public:
     /// Without limit.
@@ -35,7 +36,7 @@ public:
 
     /// For a time.
     template <class Rep, class Ratio>
-    constexpr Wait(std::chrono::duration<Rep, Ratio> wait) noexcept {  // NOLINT: meant to convert
+    constexpr Wait(std::chrono::duration<Rep, Ratio> wait) noexcept {  // NOLINT
         using Exact = std::chrono::duration<double, std::milli>;
         const Exact rough = std::chrono::duration_cast<Exact>(wait);
         if (!(rough.count() > 0)) {  // also NaN
@@ -50,7 +51,7 @@ public:
 
     /// Until a deadline.
     template <class Clock, class Duration>
-    Wait(std::chrono::time_point<Clock, Duration> deadline) noexcept {  // NOLINT: meant to convert
+    Wait(std::chrono::time_point<Clock, Duration> deadline) noexcept {  // NOLINT
         const auto now = Clock::now();
         *this = deadline <= now ? none() : Wait(deadline - now);
     }
@@ -76,12 +77,12 @@ public:
     /// The empty key, weight 1.
     constexpr Request() noexcept = default;
 
-    /// A key (any bytes, at most 65 536; anything that converts to std::string_view) and the units to
-    /// take from each limit that counts weight. Weight 0 takes nothing, is always admitted, never jumps
-    /// a queue and only fills in the numbers.
+    /// A key (any bytes, at most 65 536; anything that converts to std::string_view) and the units
+    /// to take from each limit that counts weight. Weight 0 takes nothing, is always admitted,
+    /// never jumps a queue and only fills in the numbers.
     template <class Key,
               class = std::enable_if_t<std::is_convertible_v<const Key&, std::string_view>>>
-    constexpr Request(const Key& key, std::uint64_t weight = 1) noexcept  // NOLINT: meant to convert
+    constexpr Request(const Key& key, std::uint64_t weight = 1) noexcept  // NOLINT
         : key_(key), weight_(weight) {}
 
     /// Whose share it is.
@@ -96,8 +97,9 @@ public:
         return *this;
     }
 
-    /// A weight for each limit instead, in their order, copied; a limit with weight 0 is left alone. As
-    /// many as the limiter has limits, or the call answers Status::invalid. None: weight() again.
+    /// A weight for each limit instead, in their order, copied; a limit with weight 0 is left
+    /// alone. As many as the limiter has limits, or the call answers Status::invalid. None:
+    /// weight() again.
     Request& weights(const std::uint64_t* weights, std::size_t count) noexcept {
         count_ = count;
         for (std::size_t i = 0; i < count && i < most; ++i) {
@@ -135,7 +137,8 @@ public:
         return *this;
     }
 
-    /// Any number; comes back in Decision::tag(), and is what Client::cancel_waits() goes by. Default 0.
+    /// Any number; comes back in Decision::tag(), and is what Client::cancel_waits() goes by.
+    /// Default 0.
     constexpr Request& tag(std::uint64_t tag) noexcept {
         tag_ = tag;
         return *this;

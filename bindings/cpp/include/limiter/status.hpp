@@ -12,25 +12,26 @@
 
 namespace limiter {
 
-/// How a call ended. The values are those of limiter.h and never change. Converts to std::error_code.
+/// How a call ended. The values are those of limiter.h and never change. Converts to
+/// std::error_code.
 enum class Status : std::int32_t {
     ok = LIMITER_OK,                            ///< Done, or admitted.
     pending = LIMITER_PENDING,                  ///< Started; one completion will follow.
-    denied = LIMITER_DENIED,                    ///< Not within the wait; see Decision::retry_after().
+    denied = LIMITER_DENIED,                    ///< Not within the wait.
     never = LIMITER_NEVER,                      ///< Can never be admitted; waiting is pointless.
-    invalid = LIMITER_INVALID,                  ///< An argument makes no sense, or the object is empty.
+    invalid = LIMITER_INVALID,                  ///< Nonsense, or an empty object.
     config = LIMITER_CONFIG,                    ///< A URL, a setting or a limit was refused.
     closed = LIMITER_CLOSED,                    ///< The client has been shut down or destroyed.
     timeout = LIMITER_TIMEOUT,                  ///< A deadline of the library's own passed.
     cancelled = LIMITER_CANCELLED,              ///< The wait was cancelled.
     backend = LIMITER_BACKEND,                  ///< The backend failed; nothing was charged.
-    unknown_outcome = LIMITER_UNKNOWN_OUTCOME,  ///< The answer was lost: charged once or not at all.
+    unknown_outcome = LIMITER_UNKNOWN_OUTCOME,  ///< Charged once or not at all.
     stale = LIMITER_STALE,                      ///< The permit or operation is over.
     forked = LIMITER_FORKED,                    ///< It belongs to the process that forked this one.
     would_deadlock = LIMITER_WOULD_DEADLOCK,    ///< A blocking call from a callback.
     overloaded = LIMITER_OVERLOADED,            ///< `max_waiting` waits are under way.
     resource = LIMITER_RESOURCE,                ///< No descriptor, thread or memory left.
-    unsupported = LIMITER_UNSUPPORTED,          ///< This limiter, backend or library cannot do that.
+    unsupported = LIMITER_UNSUPPORTED,          ///< That cannot be done here.
     panic = LIMITER_PANIC                       ///< A bug in the library, caught at its border.
 };
 
