@@ -115,7 +115,6 @@ public:
 
     /// After the last step.
     void finish() {
-        std::error_code code;
         drain();
         for (const auto& [who, permit] : completed_) {
             throw Failure("nobody asked for the completion of " + who);
@@ -127,7 +126,8 @@ private:
         limiter::Config config;
         require(scenario.at("clock") == "virtual", "only the virtual clock is known");
         config.virtual_clock();
-        for (const auto& [key, value] : scenario.value("config", Json::object()).items()) {
+        const Json settings = scenario.value("config", Json::object());
+        for (const auto& [key, value] : settings.items()) {
             config.set(key, value);
         }
         return limiter::Client("memory://", config);
