@@ -10,6 +10,7 @@
 
 #include <pthread.h>
 #include <stdio.h>
+#include <time.h>
 
 #define THREADS 6
 #define TASKS_EACH 20
@@ -46,11 +47,13 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static int done, at_once, most_at_once;
 
 static void task(void) {
+    const struct timespec a_millisecond = {0, 1000000};
+
     pthread_mutex_lock(&lock);
     if (++at_once > most_at_once) most_at_once = at_once;
     pthread_mutex_unlock(&lock);
 
-    /* ... */
+    nanosleep(&a_millisecond, NULL);
 
     pthread_mutex_lock(&lock);
     at_once--;

@@ -315,7 +315,7 @@ static int run_and_report(struct pool *pool) {
     if (make_limiter(pool) != 0) return CANNOT_RUN;
     printf("%ld threads, %ld tasks over %zu files (%zu left out), state in %s\n", options->threads,
            options->tasks, pool->files.count, pool->files.left_out, options->url);
-    printf("limits: %d at once; %d starts per second, burst %d; %d MiB per second, burst %d\n\n",
+    printf("limits: %d at once; %d starts per second, burst %d; %d MiB per second, burst %d MiB\n\n",
            AT_ONCE, STARTS_PER_SECOND, STARTS_BURST, BYTES_PER_SECOND >> 20, BYTES_BURST >> 20);
     fflush(stdout);
     if (run_pool(pool) != 0) return CANNOT_RUN;

@@ -15,9 +15,12 @@
  * from before `start` until after `settled`.
  *
  * Bytes are charged twice: the estimate when a task is admitted, and the difference to the true size
- * when it is settled. The limiter promises that it admits nothing while too much was charged; a file
- * larger than its estimate may overdraw the limit, and those that come after it wait. So intervals end
- * where something was admitted.
+ * when it is settled; they were read at some time between start and settling. What a task in work will
+ * turn out to need nobody can know. So at both ends of an interval there may be AT_ONCE tasks whose
+ * bytes the limiter rightly counted outside it:
+ *
+ *     bytes in any interval of length t  <=  burst + rate * t + AT_ONCE estimates
+ *                                            + the 2 * AT_ONCE largest corrections
  *
  * SPDX-License-Identifier: MIT OR Apache-2.0
  */
@@ -25,6 +28,8 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+
+#define UNSURE (2 * AT_ONCE)
 
 /*
  * Units charged at a moment known to lie between two. It counts in an interval [a, b] if since >= a
@@ -34,7 +39,6 @@
 struct charge {
     int64_t when, since;
     double units;
-    int admission;
 };
 
 static int by_start(const void *left, const void *right) {
@@ -68,7 +72,6 @@ static double most_ahead(const struct charge *charge, size_t count, double rate)
             double ahead;
             if (charge[k].since < begin) continue;
             sum += charge[k].units;
-            if (!charge[k].admission) continue;
             ahead = sum - rate * (double)(charge[k].when - begin) / (double)NANOS_PER_SECOND;
             if (ahead > most) most = ahead;
         }
@@ -83,7 +86,6 @@ static void check_starts(const struct record *record, struct charge *charge, str
         int64_t start = record->task[i].start;
         charge[i].when = charge[i].since = start;
         charge[i].units = 1;
-        charge[i].admission = 1;
         while (record->task[first].start <= start - NANOS_PER_SECOND) first++;
         if (i - first + 1 > found->most_starts_in_a_second) {
             found->most_starts_in_a_second = i - first + 1;
@@ -93,7 +95,19 @@ static void check_starts(const struct record *record, struct charge *charge, str
     found->starts_held = found->starts_ahead <= STARTS_BURST + AT_ONCE + 0.001;
 }
 
+static void add_to_largest(double *largest, double value) {
+    size_t i;
+    for (i = 0; i < UNSURE; i++) {
+        if (value > largest[i]) {
+            const double smaller = largest[i];
+            largest[i] = value;
+            value = smaller;
+        }
+    }
+}
+
 static void check_bytes(const struct record *record, struct charge *charge, struct findings *found) {
+    double largest[UNSURE] = {0}; /* corrections, falling */
     size_t i, count = 0;
 
     for (i = 0; i < record->count; i++) {
@@ -103,15 +117,16 @@ static void check_bytes(const struct record *record, struct charge *charge, stru
 
         estimate->when = estimate->since = task->start;
         estimate->units = ESTIMATED_BYTES;
-        estimate->admission = 1;
-        correction->since = difference > 0 ? task->end : task->settled;
+        correction->since = difference > 0 ? task->start : task->settled;
         correction->when = difference > 0 ? task->settled : task->end;
         correction->units = difference;
-        correction->admission = 0;
+        add_to_largest(largest, difference);
     }
     qsort(charge, count, sizeof *charge, by_when);
     found->bytes_ahead = most_ahead(charge, count, BYTES_PER_SECOND);
-    found->bytes_held = found->bytes_ahead <= BYTES_BURST + (double)AT_ONCE * ESTIMATED_BYTES;
+    found->bytes_allowed = BYTES_BURST + (double)AT_ONCE * ESTIMATED_BYTES;
+    for (i = 0; i < UNSURE; i++) found->bytes_allowed += largest[i];
+    found->bytes_held = found->bytes_ahead <= found->bytes_allowed;
 }
 
 static void check_at_once(const struct record *record, int64_t *moment, struct findings *found) {

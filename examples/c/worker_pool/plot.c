@@ -218,9 +218,14 @@ void print_findings(const struct record *record, const struct findings *found) {
            STARTS_BURST + STARTS_PER_SECOND);
     printf("%-34s %12.1f %12d   %s\n", "starts ahead of the rate, ever", found->starts_ahead,
            STARTS_BURST, verdict(found->starts_held));
-    printf("%-34s %8.1f MiB %8.1f MiB   *\n", "most bytes in any second",
-           (double)found->most_bytes_in_a_second / mib, (BYTES_BURST + BYTES_PER_SECOND) / mib);
-    printf("%-34s %8.1f MiB %8.1f MiB   %s\n", "bytes ahead of the rate, ever",
-           found->bytes_ahead / mib, BYTES_BURST / mib, verdict(found->bytes_held));
-    printf("* files larger than their estimate may overdraw this; those after them wait\n\n");
+    printf("%-34s %8.1f MiB %8.1f MiB\n", "most bytes in any second",
+           (double)found->most_bytes_in_a_second / mib,
+           (found->bytes_allowed + BYTES_PER_SECOND) / mib);
+    printf("%-34s %8.1f MiB %8.1f MiB   %s\n\n", "bytes ahead of the rate, ever",
+           found->bytes_ahead / mib, found->bytes_allowed / mib, verdict(found->bytes_held));
+    if (found->starts_held && found->starts_ahead > STARTS_BURST + 0.05) {
+        printf("The system put tasks aside between admission and start; up to %d are allowed for.\n",
+               AT_ONCE);
+    }
+    printf("Bytes allowed: the burst, and what files in work may prove larger than estimated.\n");
 }

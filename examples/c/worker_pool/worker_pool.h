@@ -71,8 +71,9 @@ struct findings {
     size_t most_at_once;
     size_t most_starts_in_a_second;
     uint64_t most_bytes_in_a_second;
-    double starts_ahead; /* most starts beyond what the rate alone allows, in any interval */
-    double bytes_ahead;  /* the same for bytes, at the moments when something was admitted */
+    double starts_ahead;  /* most starts beyond what the rate alone allows, in any interval */
+    double bytes_ahead;   /* the same for bytes, charged and corrected */
+    double bytes_allowed; /* the burst, and what could not be known: see check.c */
     double waited_p50_ms, waited_p99_ms, waited_most_ms;
     double seconds; /* from the first start to the last end */
     uint64_t bytes;
