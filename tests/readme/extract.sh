@@ -2,6 +2,7 @@
 # Compiles and runs every C snippet of README.md that is marked as runnable, by a comment above it:
 #   <!-- run: NAME.c -->   a whole program, the same text as examples/c/NAME.c
 #   <!-- run: body -->     statements; prelude.c and epilogue.c of this folder go around them
+# Then claims.c: what the text promises, as assertions.
 # LIMITER_LIBDIR (default: target/release) holds liblimiter.so; CC is the compiler.
 set -eu
 cd "$(dirname "$0")/../.."
@@ -45,3 +46,7 @@ grep -oh ']([^)#]*)' README.md CONTRIBUTING.md CHANGELOG.md | sed 's/^](//; s/)$
         [ -e "$link" ] || { echo "README.md: a link to $link leads nowhere" >&2; exit 1; }
     done
 echo "readme: $snippets passed, 0 failed"
+
+"$compiler" -std=c99 -Wall -Wextra -Werror -pedantic -Iinclude -o "$out/claims" tests/readme/claims.c \
+    -L"$out" -Wl,-rpath,"$out" -llimiter
+"$out/claims"
