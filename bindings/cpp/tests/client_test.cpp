@@ -40,6 +40,11 @@ TEST("a client is memory by default") {
     CHECK(apart < 1min && apart > -1min);
 }
 
+TEST("the loaded library's version") {
+    CHECK_EQ(limiter::version() >> 16, static_cast<unsigned>(LIMITER_VERSION_MAJOR));
+    CHECK_EQ(limiter::version() >> 8 & 255, static_cast<unsigned>(LIMITER_VERSION_MINOR));
+}
+
 TEST("a URL that cannot be used is refused with a reason") {
     CHECK_THROWS(Client("gopher://x"), Status::config);
     std::error_code code;

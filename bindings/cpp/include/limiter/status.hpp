@@ -56,6 +56,10 @@ inline const char* message(Status status) noexcept {
     return limiter_status_message(static_cast<limiter_status>(status));
 }
 
+/// Version of the loaded library: major << 16 | minor << 8 | patch. That of the header is
+/// LIMITER_VERSION_MAJOR and so on.
+inline std::uint32_t version() noexcept { return limiter_version(); }
+
 namespace detail {
 
 /// The condition a status falls under, or 0.
