@@ -92,6 +92,10 @@ impl Rate {
 
     /// Whole units that `time` brings.
     pub fn brings(&self, time: Tick) -> u64 {
+        let product = time.us.checked_mul(self.units);
+        if let Some(parts) = product.and_then(|p| p.checked_add(time.rem)) {
+            return parts / self.period;
+        }
         let (whole, rest) = muldiv(time.us, self.units, self.period);
         whole.saturating_add((rest + time.rem) / self.period)
     }

@@ -14,6 +14,8 @@ pub struct TokenBucket {
     rate: Rate,
     /// From empty to full: the cost of the capacity.
     full: Tick,
+    /// The cost of one unit: what is asked for most, without a division.
+    unit: Tick,
     starts_empty: bool,
 }
 
@@ -45,6 +47,7 @@ impl TokenBucket {
             capacity,
             rate,
             full,
+            unit: rate.cost(1),
             starts_empty,
         })
     }
@@ -59,6 +62,13 @@ impl TokenBucket {
 
     pub fn starts_empty(&self) -> bool {
         self.starts_empty
+    }
+
+    fn cost(&self, weight: u64) -> Tick {
+        match weight {
+            1 => self.unit,
+            weight => self.rate.cost(weight),
+        }
     }
 
     pub fn fresh(&self, now: Time) -> Tick {
@@ -87,17 +97,18 @@ impl TokenBucket {
             return Wait::Never;
         }
         let owed = self.rate.sub(tat, Tick::at(at));
-        let after = self.rate.add(owed, self.rate.cost(weight));
+        let after = self.rate.add(owed, self.cost(weight));
         if after <= self.full {
             return Wait::Now;
         }
         Wait::After(Span(self.rate.sub(after, self.full).ceil()))
     }
 
+    #[inline]
     pub fn charge(&self, tat: &mut Tick, at: Time, weight: u64, mark: Mark) -> BucketCharge {
         let start = Tick::at(at).max(*tat);
         let idle = self.rate.sub(start, *tat);
-        let cost = self.rate.cost(weight);
+        let cost = self.cost(weight);
         *tat = self.rate.add(start, cost);
         BucketCharge {
             weight,
