@@ -1,6 +1,7 @@
 //! Several limits together: all or none, and honest about which one stands in the way.
 use limiter::limit::decide::{Limits, MAX_LIMITS, Outcome};
-use limiter::limit::rule::Rule;
+use limiter::limit::rule::{Kind, Rule};
+use limiter::limit::semaphore::Semaphore;
 use limiter::limit::time::Span;
 use limiter::limit::weights::Weights;
 
@@ -169,6 +170,39 @@ fn a_limiter_has_one_to_sixteen_limits() {
     let mut key = Key::new(many(MAX_LIMITS).unwrap().limits().to_vec());
     key.take(1).ok();
     assert_eq!(key.take(1).retry_after(), SEC);
+}
+
+#[test]
+fn what_a_backend_asks_of_the_limits() {
+    let lease = |ms, renew| {
+        weighing(Rule::Semaphore(
+            Semaphore::new(5, Span::millis(ms), renew).unwrap(),
+        ))
+    };
+    let limits = |limits| Limits::new(limits, 7).unwrap();
+    let all = limits(vec![lease(0, true), lease(9_000, true), lease(3_000, true)]);
+    assert_eq!(all.lease(), Some(Span::millis(3_000)));
+    assert!(all.holds() && all.renews() && !all.starts_empty());
+    assert_eq!(all.version(), 7);
+    assert_eq!(limits(vec![lease(0, true)]).lease(), None);
+    assert!(!limits(vec![lease(1_000, true), lease(1_000, false)]).renews());
+    let rates = limits(vec![
+        weighing(bucket(1, 1, SEC)),
+        weighing(empty_bucket(1, 1, SEC)),
+    ]);
+    assert!(!rates.holds() && rates.renews() && rates.starts_empty());
+    assert_eq!(rates.lease(), None);
+    assert_eq!(rates.shape(), [Kind::TokenBucket; 2]);
+    assert_eq!(
+        limits(vec![weighing(interval(1, 1, SEC, false))]).shape(),
+        [Kind::IntervalBucket]
+    );
+
+    let mut key = Key::new(vec![weighing(semaphore(5)), weighing(log(5, SEC))]);
+    let booking = key.take_weights(&Weights::Each([2, 0].into())).ok();
+    assert!(booking.holds() && !booking.can_settle());
+    let booking = key.take_weights(&Weights::Each([0, 2].into())).ok();
+    assert!(!booking.holds() && booking.can_settle());
 }
 
 #[test]

@@ -73,6 +73,14 @@ fn b_001_b_016_b_022_out_of_range_is_refused_with_the_range() {
     let fill = ["capacity * period_us / refill", "3155760000000000"];
     refused(TokenBucket::new(11, 1, MAX_PERIOD, false), &fill);
     refused(TokenBucket::new(MAX_UNITS, 1, MAX_PERIOD, false), &fill);
+    // A fraction of a microsecond too long is too long.
+    let most = MAX_FILL.0 * 7 / 1_000;
+    for units in [most - 1, most] {
+        TokenBucket::new(units, 7, Span(1_000), false).unwrap();
+        Pacer::new(units, 7, Span(1_000), 500).unwrap();
+    }
+    refused(TokenBucket::new(most + 1, 7, Span(1_000), false), &fill);
+    refused(Pacer::new(most + 1, 7, Span(1_000), 500), &fill);
     refused(IntervalBucket::new(11, 1, MAX_PERIOD, false), &fill);
     refused(Pacer::new(11, 1, MAX_PERIOD, 500), &fill);
 }
