@@ -1,0 +1,3 @@
+module github.com/liblimiter/liblimiter/bindings/go
+
+go 1.24

@@ -1,0 +1,286 @@
+package limiter
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Limiter is a name and its limits. Limiters of one name and the same kinds of limit, in the same
+// order, share their state: within a memory client, or across all processes on one Redis. It needs
+// no closing.
+type Limiter struct {
+	client *Client
+	handle limiterHandle
+	name   string
+	limits []Limit
+	holds  bool // has a semaphore: its permits must be released
+}
+
+// NewLimiter makes a limiter of 1 to 16 limits; each acquire takes from all of them or from none.
+// ErrConfig, with the limit, the field and what is allowed, where one is out of range.
+//
+// Opening a name again with other numbers changes it for everybody from the next call on: state is
+// clamped, never reset. See [Limit.Version].
+func (c *Client) NewLimiter(name string, limits ...Limit) (*Limiter, error) {
+	if strings.ContainsRune(name, 0) {
+		return nil, &Error{StatusConfig, "a limiter's name holds a NUL"}
+	}
+	handle, err := cNewLimiter(c.handle, name, limits)
+	if err != nil {
+		return nil, err
+	}
+	l := &Limiter{client: c, handle: handle, name: name, limits: slices.Clone(limits)}
+	l.holds = slices.ContainsFunc(limits, func(l Limit) bool { return l.kind == KindSemaphore })
+	runtime.AddCleanup(l, func(handle limiterHandle) { cFreeLimiter(handle) }, handle)
+	return l, nil
+}
+
+// Name is the limiter's name.
+func (l *Limiter) Name() string { return l.name }
+
+// Limits are the limiter's limits, in order.
+func (l *Limiter) Limits() []Limit { return slices.Clone(l.limits) }
+
+// Acquire takes from all limits, or from none, and waits for it as long as ctx and MaxWait allow.
+// Those who wait for one key are admitted in the order in which they came.
+//
+// If ctx is done already its error is returned and nothing is asked. A wait known to exceed its
+// deadline fails at once with a [*DeniedError]; see the package's notes on contexts.
+func (l *Limiter) Acquire(ctx context.Context, key string, options ...Option) (*Permit, error) {
+	q := ask(options)
+	return l.acquire(ctx, key, &q)
+}
+
+func (l *Limiter) acquire(ctx context.Context, key string, q *request) (*Permit, error) {
+	if q.flags&flagTellLost == 0 {
+		return l.acquireWatched(ctx, key, q, nil)
+	}
+	lost := make(chan struct{})
+	p, err := l.acquireWatched(ctx, key, q, func() { close(lost) })
+	if err == nil {
+		p.lost = lost
+	}
+	return p, err
+}
+
+// acquireWatched acquires, and tells, if asked to, when the permit's lease is lost.
+func (l *Limiter) acquireWatched(ctx context.Context, key string, q *request, tell func()) (*Permit, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	longest, byContext := q.maxWait, false
+	if deadline, ok := ctx.Deadline(); ok {
+		left := time.Until(deadline)
+		if left <= 0 {
+			return nil, context.DeadlineExceeded
+		}
+		if longest < 0 || left < longest {
+			longest, byContext = left, true
+		}
+	}
+	wait := waitMS(longest)
+	if wait == 0 && tell == nil && !l.client.remote() {
+		return l.try(key, q)
+	}
+	loop, err := l.client.loop()
+	if err != nil {
+		return nil, err
+	}
+	if tell != nil {
+		q.flags |= flagTellLost
+		q.userData = loop.watch(tell)
+	}
+	a, err := loop.submit(ctx, l.handle, key, q, wait, byContext)
+	runtime.KeepAlive(l)
+	if err == nil {
+		err = a.failure(byContext)
+	}
+	if tell != nil && (err != nil || a.permit == 0) {
+		loop.unwatch(q.userData)
+	}
+	if err != nil {
+		return nil, err
+	}
+	p := l.permit(&a)
+	if a.permit != 0 {
+		p.watched = q.userData
+	}
+	return p, nil
+}
+
+// TryAcquire is Acquire without a wait: admitted now, or a [*DeniedError]. A denial changes nothing,
+// and it never overtakes those who wait. On Redis it waits for the answer.
+func (l *Limiter) TryAcquire(key string, options ...Option) (*Permit, error) {
+	q := ask(options)
+	q.maxWait = 0
+	if !l.client.remote() && q.flags&flagTellLost == 0 {
+		return l.try(key, &q)
+	}
+	return l.acquire(context.Background(), key, &q)
+}
+
+// try decides on memory: one call into C, without the reactor.
+func (l *Limiter) try(key string, q *request) (*Permit, error) {
+	a := cTry(l.handle, key, q)
+	runtime.KeepAlive(l)
+	if a.Status != StatusOK {
+		return nil, a.failure(false)
+	}
+	return l.permit(&a), nil
+}
+
+func (l *Limiter) permit(a *answer) *Permit {
+	return &Permit{limiter: l, id: a.permit, decision: a.Decision}
+}
+
+// failure is the error for an answer that is not OK.
+func (a *answer) failure(byContext bool) error {
+	switch a.Status {
+	case StatusDenied:
+		return &DeniedError{
+			RetryAfter: a.RetryAfter,
+			ResetAfter: a.ResetAfter,
+			Waited:     a.Waited,
+			Limit:      a.Limit,
+			Remaining:  a.Remaining,
+			Index:      a.Index,
+			Degraded:   a.Degraded,
+			deadline:   byContext,
+		}
+	case StatusNever:
+		return &NeverError{Limit: a.Limit, Index: a.Index}
+	}
+	return failure(a.Status)
+}
+
+// Wait is Acquire for limiters without a semaphore, whose permits need no release. With one it is
+// refused with ErrInvalid: the permit would be lost.
+func (l *Limiter) Wait(ctx context.Context, key string, options ...Option) error {
+	if l.holds {
+		return &Error{StatusInvalid, "Wait on a limiter with a semaphore: use Acquire or Do, and the permit is not lost"}
+	}
+	_, err := l.Acquire(ctx, key, options...)
+	return err
+}
+
+// Do acquires, calls f and releases, also when f panics. Its error is the acquire's, or f's, or
+// ErrStale where a semaphore's lease was lost while f ran. The context that f gets ends, with the
+// cause ErrStale, when that happens.
+func (l *Limiter) Do(ctx context.Context, key string, f func(ctx context.Context) error, options ...Option) (err error) {
+	q := ask(options)
+	var tell func()
+	if l.holds {
+		watched, cancel := context.WithCancelCause(ctx)
+		defer cancel(nil)
+		ctx, tell = watched, func() { cancel(ErrStale) }
+	}
+	p, err := l.acquireWatched(ctx, key, &q, tell)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if over := p.Release(); l.holds && err == nil && errors.Is(over, ErrStale) {
+			err = over
+		}
+	}()
+	return f(ctx)
+}
+
+// Pace books the next moment at which the weight may start. Sleep [Permit.Delay], then start;
+// releasing the permit before gives the slot back. A delay longer than [MaxWait] is refused with a
+// [*DeniedError] and nothing is booked. ErrInvalid for a limiter with a semaphore.
+func (l *Limiter) Pace(key string, options ...Option) (*Permit, error) {
+	q := ask(options)
+	l.client.block()
+	a := cPace(l.handle, key, &q, waitMS(q.maxWait))
+	l.client.unblock()
+	runtime.KeepAlive(l)
+	if err := a.failure(false); err != nil {
+		return nil, err
+	}
+	return l.permit(&a), nil
+}
+
+// Peek is what TryAcquire would answer now, charging nothing. A denial is a decision here, not an
+// error.
+func (l *Limiter) Peek(key string, options ...Option) (Decision, error) {
+	q := ask(options)
+	l.client.block()
+	a := cPeek(l.handle, key, &q)
+	l.client.unblock()
+	runtime.KeepAlive(l)
+	if a.Status < 0 {
+		return Decision{Status: a.Status, Index: -1}, failure(a.Status)
+	}
+	return a.Decision, nil
+}
+
+// Reset makes a key as new: rates and windows start afresh, permits held on it become stale, and
+// those who wait are admitted as the new state allows.
+func (l *Limiter) Reset(key string) error {
+	l.client.block()
+	status := cReset(l.handle, key)
+	l.client.unblock()
+	runtime.KeepAlive(l)
+	return failure(status)
+}
+
+// Penalize lets nothing start on a key before retryAfter has passed: what to call when the service
+// behind it said "too many requests, come back in". Bounded by [WithMaxPenalty]; a running penalty
+// is never shortened.
+func (l *Limiter) Penalize(key string, retryAfter time.Duration) error {
+	if retryAfter <= 0 {
+		return nil
+	}
+	us := (uint64(retryAfter) + uint64(time.Microsecond) - 1) / uint64(time.Microsecond)
+	l.client.block()
+	status := cPenalize(l.handle, key, us)
+	l.client.unblock()
+	runtime.KeepAlive(l)
+	return failure(status)
+}
+
+// Request is one question of [Limiter.TryMany].
+type Request struct {
+	Key     string
+	Options []Option
+}
+
+// Result is one answer of [Limiter.TryMany]: a permit, or the error that TryAcquire would return.
+type Result struct {
+	Permit *Permit
+	Err    error
+}
+
+// TryMany decides up to 65 536 requests without a wait, in their order, each for itself. On Redis
+// that is one round trip. The error is not nil only if nothing was decided.
+func (l *Limiter) TryMany(requests ...Request) ([]Result, error) {
+	if len(requests) == 0 {
+		return nil, nil
+	}
+	keys, queries := make([]string, len(requests)), make([]request, len(requests))
+	for i, r := range requests {
+		keys[i], queries[i] = r.Key, ask(r.Options)
+	}
+	l.client.block()
+	raw, status := cTryMany(l.handle, keys, queries)
+	l.client.unblock()
+	runtime.KeepAlive(l)
+	if err := failure(status); err != nil {
+		return nil, err
+	}
+	results := make([]Result, len(raw))
+	for i := range raw {
+		a := toAnswer(&raw[i])
+		if err := a.failure(false); err != nil {
+			results[i].Err = err
+		} else {
+			results[i].Permit = l.permit(&a)
+		}
+	}
+	return results, nil
+}
