@@ -31,6 +31,10 @@ static inline void limiter_go_set_log(limiter_config_t *config, int32_t level, i
     limiter_config_set_log(config, level, limiter_go_log, (void *)(intptr_t)fd);
 }
 
+static inline void limiter_go_log_to(int fd, int32_t level, const char *message) {
+    limiter_go_log((void *)(intptr_t)fd, level, message);
+}
+
 static inline limiter_stats limiter_go_stats(limiter_client_t *client, limiter_status *status) {
     limiter_stats stats = LIMITER_INIT(limiter_stats);
     *status = limiter_stats_get(client, &stats);
@@ -173,6 +177,13 @@ func cStats(client clientHandle) (Stats, Status) {
 		Waiting:       uint64(s.waiting),
 		Keys:          uint64(s.keys),
 	}, Status(status)
+}
+
+// cLog writes a record as the library does.
+func cLog(fd uintptr, level int, message string) {
+	text := C.CString(message)
+	defer C.free(unsafe.Pointer(text))
+	C.limiter_go_log_to(C.int(fd), C.int32_t(level), text)
 }
 
 func cVersion() uint32 { return uint32(C.limiter_version()) }

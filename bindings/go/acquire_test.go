@@ -1,0 +1,306 @@
+package limiter
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+func TestAcquireHonoursTheContext(t *testing.T) {
+	passed, cancel := context.WithDeadline(context.Background(), time.Unix(1, 0))
+	defer cancel()
+	gone, cancel := context.WithCancel(context.Background())
+	cancel()
+	short, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	for _, test := range []struct {
+		name    string
+		ctx     context.Context
+		options []Option
+		is      []error
+		not     []error
+	}{
+		{"cancelled before", gone, nil, []error{context.Canceled}, []error{ErrDenied}},
+		{"deadline before", passed, nil, []error{context.DeadlineExceeded}, []error{ErrDenied}},
+		{"known to exceed the deadline", short, nil, []error{ErrDenied, context.DeadlineExceeded}, []error{ErrNever}},
+		{"known to exceed MaxWait", context.Background(), []Option{MaxWait(time.Second)}, []error{ErrDenied}, []error{context.DeadlineExceeded}},
+		{"MaxWait is nearer than the deadline", short, []Option{MaxWait(time.Second)}, []error{ErrDenied}, []error{context.DeadlineExceeded}},
+		{"try", short, []Option{MaxWait(0)}, []error{ErrDenied}, []error{context.DeadlineExceeded}},
+		{"never", short, []Option{Weight(2)}, []error{ErrNever}, []error{ErrDenied, context.DeadlineExceeded}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			l := newLimiter(t, open(t), TokenBucket(1, 1, time.Hour))
+			mustAcquire(t, l, "k")
+			start := time.Now()
+			p, err := l.Acquire(test.ctx, "k", test.options...)
+			if p != nil || err == nil {
+				t.Fatalf("admitted: %v", p)
+			}
+			if took := time.Since(start); took > 5*time.Second {
+				t.Errorf("took %v", took)
+			}
+			for _, target := range test.is {
+				if !errors.Is(err, target) {
+					t.Errorf("%v is not %v", err, target)
+				}
+			}
+			for _, target := range test.not {
+				if errors.Is(err, target) {
+					t.Errorf("%v is %v", err, target)
+				}
+			}
+			if d, err := l.Peek("k"); err != nil || d.RetryAfter > time.Hour || d.RetryAfter < time.Hour-time.Minute {
+				t.Errorf("it was charged: %+v, %v", d, err)
+			}
+		})
+	}
+}
+
+func TestDenialCarriesItsNumbers(t *testing.T) {
+	l := newLimiter(t, open(t, WithVirtualClock()), Semaphore(5), TokenBucket(2, 1, time.Minute))
+	mustAcquire(t, l, "k", Weight(2))
+	_, err := l.TryAcquire("k")
+	var denied *DeniedError
+	if !errors.As(err, &denied) {
+		t.Fatal(err)
+	}
+	want := DeniedError{RetryAfter: time.Minute, ResetAfter: 2 * time.Minute, Limit: 2, Index: 1}
+	if *denied != want {
+		t.Errorf("%+v, not %+v", *denied, want)
+	}
+}
+
+func TestDeadlineInTheQueueIsADenialWithNumbers(t *testing.T) {
+	l := newLimiter(t, open(t), Semaphore(1))
+	mustAcquire(t, l, "")
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Millisecond)
+	defer cancel()
+	start := time.Now()
+	_, err := l.Acquire(ctx, "")
+	var denied *DeniedError
+	if !errors.As(err, &denied) || !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, ErrDenied) {
+		t.Fatalf("%v", err)
+	}
+	if took := time.Since(start); took < 30*time.Millisecond || took > 5*time.Second {
+		t.Errorf("took %v", took)
+	}
+	if denied.RetryAfter == 0 || denied.Limit != 1 || denied.Waited < 29*time.Millisecond {
+		t.Errorf("%+v", denied)
+	}
+}
+
+func TestDeadlineOfAVirtualClockIsReal(t *testing.T) {
+	c := open(t, WithVirtualClock())
+	l := newLimiter(t, c, Semaphore(1))
+	mustAcquire(t, l, "")
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
+	defer cancel()
+	if _, err := l.Acquire(ctx, ""); !errors.Is(err, ErrDenied) || !errors.Is(err, context.DeadlineExceeded) {
+		t.Fatal(err)
+	}
+	if s := stats(t, c); s.Waiting != 0 || s.InFlight != 1 {
+		t.Errorf("%+v", s)
+	}
+}
+
+func TestWaitersAreServedInOrder(t *testing.T) {
+	c := open(t)
+	l := newLimiter(t, c, Semaphore(1))
+	held := mustAcquire(t, l, "")
+	var mu sync.Mutex
+	var order []int
+	var all sync.WaitGroup
+	for i := range 50 {
+		all.Add(1)
+		go func() {
+			defer all.Done()
+			p, err := l.Acquire(context.Background(), "")
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			mu.Lock()
+			order = append(order, i)
+			mu.Unlock()
+			p.Release()
+		}()
+		untilWaiting(t, c, uint64(i+1))
+	}
+	held.Release()
+	all.Wait()
+	for i, got := range order {
+		if got != i {
+			t.Fatalf("served as %v", order)
+		}
+	}
+}
+
+// Grants and cancels meet at every instant; afterwards nothing is held, and exactly the capacity
+// can be.
+func TestNoPermitIsLostBetweenCancelAndGrant(t *testing.T) {
+	const capacity, goroutines = 3, 32
+	rounds := 300
+	if testing.Short() {
+		rounds = 50
+	}
+	c := open(t)
+	l := newLimiter(t, c, Semaphore(capacity))
+	var granted, cancelled, inside atomic.Int64
+	var all sync.WaitGroup
+	for g := range goroutines {
+		all.Add(1)
+		go func() {
+			defer all.Done()
+			for i := range rounds {
+				ctx, cancel := context.WithCancel(context.Background())
+				timer := time.AfterFunc(time.Duration((g*7+i*13)%400)*time.Microsecond, cancel)
+				p, err := l.Acquire(ctx, "k")
+				switch {
+				case err == nil:
+					granted.Add(1)
+					if inside.Add(1) > capacity {
+						t.Error("more than the capacity inside")
+					}
+					time.Sleep(time.Duration(i%3) * 50 * time.Microsecond)
+					inside.Add(-1)
+					if err := p.Release(); err != nil {
+						t.Error(err)
+					}
+				case errors.Is(err, context.Canceled):
+					cancelled.Add(1)
+				default:
+					t.Error(err)
+				}
+				timer.Stop()
+				cancel()
+			}
+		}()
+	}
+	all.Wait()
+	if granted.Load() == 0 || cancelled.Load() == 0 {
+		t.Errorf("%d granted and %d cancelled: nothing met", granted.Load(), cancelled.Load())
+	}
+	if s := stats(t, c); s.InFlight != 0 || s.Waiting != 0 {
+		t.Errorf("left: %+v", s)
+	}
+	for range capacity {
+		mustAcquire(t, l, "k")
+	}
+	if _, err := l.TryAcquire("k"); !errors.Is(err, ErrDenied) {
+		t.Errorf("one too many: %v", err)
+	}
+}
+
+func TestDoReleasesWhateverHappens(t *testing.T) {
+	c := open(t)
+	l := newLimiter(t, c, Semaphore(1))
+	failed := errors.New("failed")
+	if err := l.Do(context.Background(), "k", func(context.Context) error { return failed }); err != failed {
+		t.Errorf("%v", err)
+	}
+	func() {
+		defer func() { recover() }()
+		l.Do(context.Background(), "k", func(context.Context) error { panic("x") })
+	}()
+	if err := l.Do(context.Background(), "k", func(context.Context) error {
+		if got := stats(t, c).InFlight; got != 1 {
+			t.Errorf("%d held inside", got)
+		}
+		return nil
+	}); err != nil {
+		t.Error(err)
+	}
+	if got := stats(t, c).InFlight; got != 0 {
+		t.Errorf("%d held after", got)
+	}
+}
+
+func TestLostLease(t *testing.T) {
+	t.Run("ends the context of Do", func(t *testing.T) {
+		c := open(t, WithVirtualClock())
+		l := newLimiter(t, c, Semaphore(1).Lease(time.Second))
+		err := l.Do(context.Background(), "k", func(ctx context.Context) error {
+			if err := c.Advance(time.Second); err != nil {
+				t.Fatal(err)
+			}
+			<-ctx.Done()
+			if !errors.Is(context.Cause(ctx), ErrStale) {
+				t.Errorf("cause %v", context.Cause(ctx))
+			}
+			return nil
+		}, NoRenew())
+		if !errors.Is(err, ErrStale) {
+			t.Errorf("Do: %v", err)
+		}
+	})
+	t.Run("closes Lost", func(t *testing.T) {
+		c := open(t, WithVirtualClock())
+		l := newLimiter(t, c, Semaphore(1).Lease(time.Second).NoRenew())
+		p, err := l.Acquire(context.Background(), "k", NotifyLost())
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.Advance(999 * time.Millisecond)
+		if err := p.Renew(0); err != nil {
+			t.Fatal(err)
+		}
+		c.Advance(999 * time.Millisecond)
+		select {
+		case <-p.Lost():
+			t.Fatal("lost before its time")
+		case <-time.After(5 * time.Millisecond):
+		}
+		c.Advance(time.Millisecond)
+		<-p.Lost()
+		if err := p.Release(); !errors.Is(err, ErrStale) {
+			t.Errorf("Release: %v", err)
+		}
+		if got := stats(t, c).Lost; got != 1 {
+			t.Errorf("%d lost", got)
+		}
+	})
+	t.Run("is not told of a released permit", func(t *testing.T) {
+		c := open(t, WithVirtualClock())
+		l := newLimiter(t, c, Semaphore(1).Lease(time.Second).NoRenew())
+		p, err := l.Acquire(context.Background(), "k", NotifyLost())
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.Release()
+		c.Advance(time.Hour)
+		select {
+		case <-p.Lost():
+			t.Error("told")
+		case <-time.After(5 * time.Millisecond):
+		}
+		if n := len(c.reactor.lost); n != 0 {
+			t.Errorf("%d still watched", n)
+		}
+	})
+}
+
+func TestWaitIsRefusedWhereItWouldLoseThePermit(t *testing.T) {
+	c := open(t)
+	if err := newLimiter(t, c, Semaphore(1)).Wait(context.Background(), ""); !errors.Is(err, ErrInvalid) {
+		t.Errorf("%v", err)
+	}
+	if got := stats(t, c).Granted; got != 0 {
+		t.Errorf("%d granted", got)
+	}
+}
+
+func TestWaitWaits(t *testing.T) {
+	l := newLimiter(t, open(t), TokenBucket(1, 1, 20*time.Millisecond))
+	start := time.Now()
+	for range 4 {
+		if err := l.Wait(context.Background(), "k"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if took := time.Since(start); took < 59*time.Millisecond {
+		t.Errorf("took %v", took)
+	}
+}

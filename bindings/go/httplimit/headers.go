@@ -1,0 +1,213 @@
+package httplimit
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"math/bits"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	limiter "github.com/liblimiter/liblimiter/bindings/go"
+)
+
+// policies are what the RateLimit fields say about a limiter.
+type policies struct {
+	limits []limiter.Limit
+	names  []string
+	quoted []string // the names as structured fields write them
+	field  string   // RateLimit-Policy; empty if no limit has a quota
+}
+
+func newPolicies(limits []limiter.Limit, names, units []string) (policies, error) {
+	if names == nil {
+		names = defaultNames(len(limits))
+	}
+	if len(names) != len(limits) || units != nil && len(units) != len(limits) {
+		return policies{}, fmt.Errorf("%d names and %d units for %d limits", len(names), len(units), len(limits))
+	}
+	p := policies{limits: limits, names: names}
+	var items []string
+	for i, limit := range limits {
+		name, err := quote(names[i])
+		if err != nil {
+			return policies{}, err
+		}
+		p.quoted = append(p.quoted, name)
+		unit := ""
+		if units != nil {
+			unit = units[i]
+		}
+		quota, window, ok := quotaOf(limit)
+		if !ok {
+			continue
+		}
+		item := name + ";q=" + strconv.FormatUint(quota, 10)
+		if unit == "" && limit.Kind() == limiter.KindSemaphore {
+			unit = "concurrent-requests"
+		}
+		if unit != "" {
+			quoted, err := quote(unit)
+			if err != nil {
+				return policies{}, err
+			}
+			item += ";qu=" + quoted
+		}
+		if window > 0 {
+			item += ";w=" + strconv.FormatUint(window, 10)
+		}
+		items = append(items, item)
+	}
+	p.field = strings.Join(items, ", ")
+	return p, nil
+}
+
+func defaultNames(n int) []string {
+	if n == 1 {
+		return []string{"default"}
+	}
+	names := make([]string, n)
+	for i := range names {
+		names[i] = "limit-" + strconv.Itoa(i)
+	}
+	return names
+}
+
+// quote writes a structured field's String (RFC 9651), which is of printable ASCII.
+func quote(s string) (string, error) {
+	if strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r > '~' }) || s == "" {
+		return "", fmt.Errorf("%q is not a name of printable ASCII", s)
+	}
+	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(s) + `"`, nil
+}
+
+// maxInteger is the largest Integer of a structured field.
+const maxInteger = 999_999_999_999_999
+
+// quotaOf is a limit in the terms of a quota policy: units, and the window in whole seconds (0:
+// none). A bucket's window is the time in which it fills. What is shorter than a second is told as
+// the quota of one second; other fractions are rounded up, which promises less and never more.
+func quotaOf(l limiter.Limit) (quota, window uint64, ok bool) {
+	switch l.Kind() {
+	case limiter.KindSemaphore:
+		return min(l.Capacity(), maxInteger), 0, true
+	case limiter.KindTokenBucket:
+		// capacity * period / refill, in nanoseconds and 128 bits.
+		hi, lo := bits.Mul64(l.Capacity(), uint64(l.Period()))
+		if hi >= l.Refill() {
+			return 0, 0, false // refused by the library: over 100 years
+		}
+		if fill, rest := bits.Div64(hi, lo, l.Refill()); fill >= uint64(time.Second) {
+			return min(l.Capacity(), maxInteger), ceilSeconds(fill, rest), true
+		}
+		return perSecond(l.Refill(), l.Period()), 1, true
+	case limiter.KindPacer:
+		return perWindow(l.Refill(), l.Period())
+	case limiter.KindSlidingLog, limiter.KindSlidingCounter, limiter.KindFixedWindow:
+		return perWindow(l.Capacity(), l.Period())
+	}
+	return 0, 0, false
+}
+
+func perWindow(units uint64, period time.Duration) (uint64, uint64, bool) {
+	if period < time.Second {
+		return perSecond(units, period), 1, true
+	}
+	return min(units, maxInteger), ceilSeconds(uint64(period), 0), true
+}
+
+func perSecond(units uint64, period time.Duration) uint64 {
+	hi, lo := bits.Mul64(units, uint64(time.Second))
+	if hi >= uint64(period) {
+		return maxInteger
+	}
+	quota, _ := bits.Div64(hi, lo, uint64(period))
+	return min(quota, maxInteger)
+}
+
+func ceilSeconds(nanos, rest uint64) uint64 {
+	seconds := nanos / uint64(time.Second)
+	if nanos%uint64(time.Second) != 0 || rest != 0 {
+		seconds++
+	}
+	return seconds
+}
+
+// which limit a decision's numbers are about: the one it names, or else the first that allows as
+// much. -1 if none does.
+func (p *policies) which(index int, limit uint64) int {
+	if index >= 0 && index < len(p.limits) {
+		return index
+	}
+	if len(p.limits) == 1 {
+		return 0
+	}
+	return slices.IndexFunc(p.limits, func(l limiter.Limit) bool { return l.Capacity() == limit })
+}
+
+// describe sets the RateLimit fields. The effective window of a denial is its wait, so that it never
+// lies beyond Retry-After; a semaphore has none.
+func (m *middleware) describe(h http.Header, index int, limit, remaining uint64, window time.Duration) {
+	if m.opts.NoHeaders || m.policies.field == "" {
+		return
+	}
+	h.Set("RateLimit-Policy", m.policies.field)
+	i := m.policies.which(index, limit)
+	if i < 0 {
+		return
+	}
+	if _, _, ok := quotaOf(m.policies.limits[i]); !ok {
+		return
+	}
+	item := m.policies.quoted[i] + ";r=" + strconv.FormatUint(min(remaining, maxInteger), 10)
+	if m.policies.limits[i].Kind() != limiter.KindSemaphore {
+		item += ";t=" + strconv.FormatInt(seconds(window), 10)
+	}
+	h.Set("RateLimit", item)
+}
+
+// seconds rounds up: a client that obeys is not denied again.
+func seconds(d time.Duration) int64 {
+	if d > math.MaxInt64-time.Second {
+		return int64(math.MaxInt64 / time.Second)
+	}
+	return int64((max(0, d) + time.Second - 1) / time.Second)
+}
+
+// setRetryAfter is at least 1: a denial that does not know better still asks for a pause.
+func setRetryAfter(h http.Header, d time.Duration) {
+	h.Set("Retry-After", strconv.FormatInt(max(1, seconds(d)), 10))
+}
+
+// problem is the draft's document for an exceeded quota (RFC 9457).
+type problem struct {
+	Type     string   `json:"type"`
+	Title    string   `json:"title"`
+	Violated []string `json:"violated-policies,omitempty"`
+}
+
+func (m *middleware) writeProblem(w http.ResponseWriter, err error) {
+	p := problem{
+		Type:  "https://iana.org/assignments/http-problem-types#quota-exceeded",
+		Title: "Request cannot be satisfied as assigned quota has been exceeded",
+	}
+	var denied *limiter.DeniedError
+	var never *limiter.NeverError
+	index := -1
+	if errors.As(err, &denied) {
+		index = denied.Index
+	} else if errors.As(err, &never) {
+		p.Title, index = "Request is larger than the quota can ever be", never.Index
+	}
+	if index >= 0 && index < len(m.policies.names) {
+		p.Violated = []string{m.policies.names[index]}
+	}
+	body, _ := json.Marshal(p) // strings always marshal
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(http.StatusTooManyRequests)
+	w.Write(append(body, '\n'))
+}

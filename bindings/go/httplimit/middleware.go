@@ -1,0 +1,135 @@
+package httplimit
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"net/netip"
+	"time"
+
+	limiter "github.com/liblimiter/liblimiter/bindings/go"
+)
+
+// Options of [Middleware]. The zero value counts each request as 1 for its client's address, does
+// not let requests wait, and fails closed.
+type Options struct {
+	// Key says whose share a request takes. Default: ClientIP.
+	Key func(*http.Request) string
+	// Weight says how many units a request takes. Default: 1.
+	Weight func(*http.Request) uint64
+	// MaxWait lets a request wait that long for its turn before it is denied. Default: not at all.
+	MaxWait time.Duration
+
+	// FailOpen lets requests through, without a permit, while the backend cannot answer or the
+	// client is closed. Otherwise they are answered 503.
+	FailOpen bool
+	// OnError is told of every such failure. Default: nobody.
+	OnError func(*http.Request, error)
+	// Denied answers a denied request, and writes the status; Retry-After and the RateLimit fields
+	// are set. The error is a *limiter.DeniedError or a *limiter.NeverError. Default: 429 with a
+	// problem document.
+	Denied func(http.ResponseWriter, *http.Request, error)
+
+	// Names are those of the limits in the RateLimit fields, one for each, in their order. Default:
+	// "default" for a single limit, otherwise "limit-0", "limit-1" and so on.
+	Names []string
+	// Units are the quota units of the limits that count weight, in the same order, such as
+	// "content-bytes"; "" is requests, or concurrent-requests for a semaphore. Default: all "".
+	Units []string
+	// NoHeaders leaves the RateLimit fields out.
+	NoHeaders bool
+}
+
+// Middleware lets a handler serve what l admits. The permit is held until the handler returns, also
+// by panic; [PermitFrom] finds it. It panics if opts do not fit the limiter's limits.
+func Middleware(l *limiter.Limiter, opts Options) func(http.Handler) http.Handler {
+	if opts.Key == nil {
+		opts.Key = ClientIP
+	}
+	policies, err := newPolicies(l.Limits(), opts.Names, opts.Units)
+	if err != nil {
+		panic("httplimit: " + err.Error())
+	}
+	m := &middleware{limiter: l, opts: opts, policies: policies}
+	if m.opts.Denied == nil {
+		m.opts.Denied = func(w http.ResponseWriter, _ *http.Request, err error) { m.writeProblem(w, err) }
+	}
+	return func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { m.serve(w, r, next) })
+	}
+}
+
+type middleware struct {
+	limiter  *limiter.Limiter
+	opts     Options
+	policies policies
+}
+
+func (m *middleware) serve(w http.ResponseWriter, r *http.Request, next http.Handler) {
+	weight := uint64(1)
+	if m.opts.Weight != nil {
+		weight = m.opts.Weight(r)
+	}
+	permit, err := m.limiter.Acquire(r.Context(), m.opts.Key(r),
+		limiter.Weight(weight), limiter.MaxWait(max(0, m.opts.MaxWait)))
+	var denied *limiter.DeniedError
+	var never *limiter.NeverError
+	switch {
+	case err == nil:
+		defer permit.Release()
+		d := permit.Decision()
+		m.describe(w.Header(), d.Index, d.Limit, d.Remaining, d.ResetAfter)
+		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), permitKey{}, permit)))
+	case errors.As(err, &denied):
+		m.describe(w.Header(), denied.Index, denied.Limit, denied.Remaining, denied.RetryAfter)
+		setRetryAfter(w.Header(), denied.RetryAfter)
+		m.opts.Denied(w, r, err)
+	case errors.As(err, &never):
+		m.opts.Denied(w, r, err)
+	case r.Context().Err() != nil: // nobody is there to read an answer
+		w.WriteHeader(http.StatusServiceUnavailable)
+	default:
+		m.fail(w, r, next, err)
+	}
+}
+
+// fail is for what is neither admitted nor denied.
+func (m *middleware) fail(w http.ResponseWriter, r *http.Request, next http.Handler, err error) {
+	if m.opts.OnError != nil {
+		m.opts.OnError(r, err)
+	}
+	if m.opts.FailOpen {
+		next.ServeHTTP(w, r)
+		return
+	}
+	http.Error(w, http.StatusText(http.StatusServiceUnavailable), http.StatusServiceUnavailable)
+}
+
+type permitKey struct{}
+
+// PermitFrom is the permit that [Middleware] holds for a request, to settle it or to look at its
+// lease; nil if there is none. It is released by the middleware.
+func PermitFrom(ctx context.Context) *limiter.Permit {
+	permit, _ := ctx.Value(permitKey{}).(*limiter.Permit)
+	return permit
+}
+
+// ClientIP is the address a request came from: for IPv6 its /64, which is what one customer has.
+// Behind a proxy that is the proxy's; a key function of your own then reads what your proxy sets.
+func ClientIP(r *http.Request) string {
+	host, _, err := net.SplitHostPort(r.RemoteAddr)
+	if err != nil {
+		host = r.RemoteAddr
+	}
+	address, err := netip.ParseAddr(host)
+	if err != nil {
+		return host
+	}
+	address = address.Unmap().WithZone("")
+	if address.Is4() {
+		return address.String()
+	}
+	network, _ := address.Prefix(64)
+	return network.String()
+}

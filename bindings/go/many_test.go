@@ -1,0 +1,122 @@
+package limiter
+
+import (
+	"context"
+	"errors"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// threads is how many operating system threads the process has.
+func threads(t *testing.T) int {
+	t.Helper()
+	status, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		t.Skip(err)
+	}
+	for _, line := range strings.Split(string(status), "\n") {
+		if rest, ok := strings.CutPrefix(line, "Threads:"); ok {
+			n, err := strconv.Atoi(strings.TrimSpace(rest))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return n
+		}
+	}
+	t.Fatal("no Threads line")
+	return 0
+}
+
+// cancelBound allows for the race detector.
+func cancelBound() time.Duration {
+	if raceEnabled {
+		return time.Second
+	}
+	return 100 * time.Millisecond
+}
+
+func TestTenThousandWaiters(t *testing.T) {
+	const waiters, most = 10_000, 50
+	for _, test := range []struct {
+		name string
+		key  func(int) string
+	}{
+		{"one key", func(int) string { return "k" }},
+		{"many keys", func(i int) string { return strconv.Itoa(i % 100) }},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			c := open(t)
+			l := newLimiter(t, c, Semaphore(1))
+			for i := range waiters {
+				if _, err := l.TryAcquire(test.key(i)); i == 0 && err != nil {
+					t.Fatal(err)
+				}
+			}
+			ctx, cancel := context.WithCancel(context.Background())
+			defer cancel()
+			errs := make([]error, waiters)
+			var all sync.WaitGroup
+			for i := range waiters {
+				all.Add(1)
+				go func() {
+					defer all.Done()
+					_, errs[i] = l.Acquire(ctx, test.key(i))
+				}()
+			}
+			untilWaiting(t, c, waiters)
+			if n := threads(t); n >= most {
+				t.Errorf("%d threads while waiting", n)
+			}
+			start := time.Now()
+			cancel()
+			all.Wait()
+			took := time.Since(start)
+			if took > cancelBound() {
+				t.Errorf("a cancel took %v", took)
+			}
+			n := threads(t)
+			if n >= most {
+				t.Errorf("%d threads after", n)
+			}
+			t.Logf("all returned in %v, %d threads", took, n)
+			for _, err := range errs {
+				if !errors.Is(err, context.Canceled) {
+					t.Fatal(err)
+				}
+			}
+			if s := stats(t, c); s.Waiting != 0 {
+				t.Errorf("%d still wait", s.Waiting)
+			}
+			if n := len(c.reactor.waits) + len(c.reactor.early); n != 0 {
+				t.Errorf("%d answers still expected", n)
+			}
+		})
+	}
+}
+
+func TestTenThousandGrants(t *testing.T) {
+	const waiters = 10_000
+	c := open(t)
+	l := newLimiter(t, c, Semaphore(4))
+	var all sync.WaitGroup
+	for range waiters {
+		all.Add(1)
+		go func() {
+			defer all.Done()
+			if err := l.Do(context.Background(), "k", func(context.Context) error { return nil }); err != nil {
+				t.Error(err)
+			}
+		}()
+	}
+	all.Wait()
+	if n := threads(t); n >= 50 {
+		t.Errorf("%d threads", n)
+	}
+	if s := stats(t, c); s.Granted != waiters || s.InFlight != 0 || s.Waiting != 0 {
+		t.Errorf("%+v", s)
+	}
+}

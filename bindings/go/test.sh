@@ -1,0 +1,87 @@
+#!/bin/sh
+# Tests the Go binding. Finds the library
+#   in LIMITER_PREFIX, as `make install` left it, by pkg-config, or
+#   in LIMITER_LIB_DIR and LIMITER_INCLUDE_DIR, for a tree that is not installed, or
+#   where pkg-config finds it by itself.
+# Prints `N passed, N failed`, and exits 0 only if none failed. QUICK=1 leaves out the race detector
+# and cgocheck2, which build the standard library again.
+set -u
+cd "$(dirname "$0")" || exit 1
+work=$(mktemp -d) || exit 1
+trap 'rm -rf "$work"' EXIT
+
+if [ -n "${LIMITER_PREFIX:-}" ]; then
+    for dir in "$LIMITER_PREFIX"/lib/pkgconfig "$LIMITER_PREFIX"/lib/*/pkgconfig; do
+        [ -f "$dir/limiter.pc" ] && PKG_CONFIG_PATH=$dir${PKG_CONFIG_PATH:+:$PKG_CONFIG_PATH}
+    done
+elif [ -n "${LIMITER_LIB_DIR:-}" ]; then
+    printf 'Name: limiter\nDescription: not installed\nVersion: 0\nCflags: -I%s\nLibs: -L%s -llimiter\n' \
+        "${LIMITER_INCLUDE_DIR:?}" "$LIMITER_LIB_DIR" >"$work/limiter.pc"
+    PKG_CONFIG_PATH=$work${PKG_CONFIG_PATH:+:$PKG_CONFIG_PATH}
+fi
+export PKG_CONFIG_PATH
+libdir=$(pkg-config --variable=libdir limiter) || exit 1
+libdir=${libdir:-${LIMITER_LIB_DIR:-}}
+export LD_LIBRARY_PATH="$libdir${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
+
+passed=0
+failed=0
+
+# stage NAME COMMAND...: a check that is one test.
+stage() {
+    name=$1
+    shift
+    if "$@" >"$work/out" 2>&1; then
+        passed=$((passed + 1))
+    else
+        failed=$((failed + 1))
+        echo "FAILED: $name"
+        cat "$work/out"
+    fi
+}
+
+# tests NAME COMMAND...: `go test -v`, each test and subtest counted.
+tests() {
+    name=$1
+    shift
+    "$@" >"$work/out" 2>&1
+    code=$?
+    passed=$((passed + $(grep -c '^ *--- PASS' "$work/out")))
+    bad=$(grep -c '^ *--- FAIL' "$work/out")
+    if [ "$code" -ne 0 ] && [ "$bad" -eq 0 ]; then
+        bad=1 # did not build, crashed, or left goroutines behind
+    fi
+    failed=$((failed + bad))
+    if [ "$code" -ne 0 ]; then
+        echo "FAILED: $name"
+        grep -v '^ *--- PASS\|^=== ' "$work/out"
+    fi
+    grep '^ *--- SKIP' "$work/out" | sed "s/^ */$name: /"
+}
+
+formatted() { test -z "$(gofmt -l . ../../examples/go)"; }
+documented() { go doc -all . && go doc -all ./httplimit; }
+
+# every exported verb, constructor and option has an example or is reached by one
+exampled() {
+    missing=0
+    for verb in $(go doc -all . | sed -n 's/^func ([a-z]* \*\(Limiter\|Client\)) \([A-Z][A-Za-z]*\)(.*/\1_\2/p'); do
+        case $verb in Limiter_Name | Limiter_Limits) continue ;; esac
+        grep -q "func Example$verb\b" example_test.go || { echo "no example of $verb" && missing=1; }
+    done
+    return $missing
+}
+
+stage gofmt formatted
+stage "go vet" go vet ./...
+stage "go doc" documented
+stage examples exampled
+stage "go vet of examples" sh -c 'cd ../../examples/go && go vet ./...'
+tests "go test" go test -count=1 -v ./...
+tests "example programs" sh -c 'cd ../../examples/go && go test -count=1 -v ./...'
+if [ -z "${QUICK:-}" ]; then
+    tests "race detector" go test -count=1 -short -race -v ./...
+    tests cgocheck2 env GOEXPERIMENT=cgocheck2 go test -count=1 -short -v ./...
+fi
+echo "$passed passed, $failed failed"
+[ "$failed" -eq 0 ]
