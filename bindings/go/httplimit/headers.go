@@ -146,7 +146,7 @@ func (p *policies) which(index int, limit uint64) int {
 	if len(p.limits) == 1 {
 		return 0
 	}
-	return slices.IndexFunc(p.limits, func(l limiter.Limit) bool { return l.Capacity() == limit })
+	return slices.IndexFunc(p.limits, func(l limiter.Limit) bool { return max(1, l.Capacity()) == limit })
 }
 
 // describe sets the RateLimit fields. The effective window of a denial is its wait, so that it never
