@@ -12,10 +12,10 @@ import (
 // Client is a backend and what runs in the background for it. One for each backend is enough for a
 // program.
 type Client struct {
-	handle  clientHandle
-	virtual bool
-	slots   chan struct{} // remote backends: bounds the blocking calls, each of which takes a thread
-	log     *logPipe
+	handle clientHandle
+	gate   gate
+	slots  chan struct{} // remote backends: bounds the blocking calls, each of which takes a thread
+	log    *logPipe
 
 	mu      sync.Mutex
 	reactor *reactor // nil until a call needs it
@@ -50,7 +50,7 @@ func Open(url string, options ...ClientOption) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Client{virtual: o.virtual, log: log}
+	c := &Client{gate: newGate(), log: log}
 	if !strings.HasPrefix(url, "memory:") {
 		c.slots = make(chan struct{}, remoteCalls)
 	}
@@ -112,7 +112,7 @@ func (c *Client) loop() (*reactor, error) {
 		return nil, ErrClosed
 	}
 	if c.reactor == nil {
-		reactor, err := newReactor(c.handle)
+		reactor, err := newReactor(c.handle, &c.gate)
 		if err != nil {
 			return nil, err
 		}

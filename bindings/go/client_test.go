@@ -23,7 +23,7 @@ func TestOpenRefusesWhatCannotBeUsed(t *testing.T) {
 		option ClientOption
 		says   string
 	}{
-		{"scheme", "gopher://x", nil, "gopher"},
+		{"scheme", "gopher://x", nil, "memory://"},
 		{"setting", "", WithSetting("colour", "red"), "colour"},
 		{"value", "", WithLease(time.Millisecond), "lease_ms"},
 		{"negative", "", WithMaxPenalty(-time.Second), "max_penalty_ms"},
@@ -46,18 +46,14 @@ func TestOpenRefusesWhatCannotBeUsed(t *testing.T) {
 }
 
 func TestEveryOptionIsTaken(t *testing.T) {
-	authorities := filepath.Join(t.TempDir(), "ca.pem")
-	if err := os.WriteFile(authorities, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
 	for name, options := range map[string][]ClientOption{
 		"memory://": {WithVirtualClock(), WithLease(time.Minute), WithMaxWaiting(10), WithMaxPenalty(time.Hour),
 			WithPrefix("p"), WithCommandTimeout(time.Second), WithFailurePolicy(FailLocal)},
 		"redis://localhost:1": {WithCredentials("u", "p"), WithFailurePolicy(FailOpen)},
 	} {
 		c, err := Open(name, options...)
-		if errors.Is(err, ErrUnsupported) {
-			t.Logf("%s: %v", name, err)
+		if name != "memory://" && errors.Is(err, ErrConfig) && strings.Contains(err.Error(), "must be memory://") {
+			t.Logf("built without Redis: %v", err)
 			continue
 		}
 		if err != nil {

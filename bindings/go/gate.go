@@ -3,36 +3,42 @@ package limiter
 import (
 	"math/rand/v2"
 	"runtime"
-	"sync/atomic"
+	"sync"
 )
 
-// gate counts the calls that are inside, so that what they use is freed after the last one. The
-// count is spread over cache lines: every Acquire passes here.
+// gate bounds how many goroutines are in C at a time. One that is put off by the system there, or
+// waits for a lock, keeps its thread, and the runtime starts another one for the next goroutine; a
+// goroutine that waits for the gate keeps none. A call takes one of several locks by chance, which
+// costs less than counting.
 type gate struct {
-	closed atomic.Bool
-	inside [8]struct {
-		atomic.Int64
-		_ [56]byte
-	}
+	ways []way
 }
 
-// enter answers the counter to subtract one from when done, or nil after shut.
-func (g *gate) enter() *atomic.Int64 {
-	inside := &g.inside[rand.Uint32()%uint32(len(g.inside))].Int64
-	inside.Add(1)
-	if g.closed.Load() {
-		inside.Add(-1)
-		return nil
-	}
-	return inside
+type way struct {
+	sync.Mutex
+	shut bool
+	_    [48]byte // a cache line each
 }
 
-// shut lets nobody in any more and returns when nobody is inside. Calls inside are short.
+// mostWays keeps threads few on machines with many processors, too.
+const mostWays = 16
+
+func newGate() gate {
+	return gate{make([]way, min(2*runtime.GOMAXPROCS(0), mostWays))}
+}
+
+// enter answers the way to unlock when done.
+func (g *gate) enter() *way {
+	way := &g.ways[rand.Uint32N(uint32(len(g.ways)))]
+	way.Lock()
+	return way
+}
+
+// shut marks every way, each when nobody is in it.
 func (g *gate) shut() {
-	g.closed.Store(true)
-	for i := range g.inside {
-		for g.inside[i].Load() != 0 {
-			runtime.Gosched()
-		}
+	for i := range g.ways {
+		g.ways[i].Lock()
+		g.ways[i].shut = true
+		g.ways[i].Unlock()
 	}
 }

@@ -14,7 +14,6 @@ type clientOptions struct {
 	settings []string // key, value, key, value
 	logger   *slog.Logger
 	logLevel slog.Level
-	virtual  bool
 }
 
 // WithSetting sets one of the C library's settings by its name; the other options are short for it.
@@ -33,10 +32,7 @@ func millisSetting(key string, d time.Duration) ClientOption {
 // WithVirtualClock makes a memory client's clock stand still until [Client.Advance], so that tests
 // need not sleep.
 func WithVirtualClock() ClientOption {
-	return func(o *clientOptions) {
-		o.virtual = true
-		o.settings = append(o.settings, "clock", "virtual")
-	}
+	return WithSetting("clock", "virtual")
 }
 
 // WithLease sets how long permits live unless renewed; 30 s by default.

@@ -60,7 +60,9 @@ func (p *Permit) Release() error {
 	if p.watched != 0 {
 		p.limiter.client.reactor.unwatch(p.watched)
 	}
+	way := p.limiter.client.gate.enter()
 	status := cRelease(p.limiter.handle, p.id)
+	way.Unlock()
 	runtime.KeepAlive(p.limiter)
 	return failure(status)
 }

@@ -18,7 +18,7 @@ type reactor struct {
 	queue  queueHandle
 	file   *os.File
 	done   chan struct{}
-	gate   gate
+	gate   *gate
 
 	mu    sync.Mutex
 	ended bool
@@ -32,7 +32,7 @@ var channels = sync.Pool{New: func() any { return make(chan answer, 1) }}
 
 var lastUserData atomic.Uint64 // 0 is that of a request nobody watches
 
-func newReactor(client clientHandle) (*reactor, error) {
+func newReactor(client clientHandle, gate *gate) (*reactor, error) {
 	queue, fd, err := cNewQueue(client)
 	if err != nil {
 		return nil, err
@@ -47,6 +47,7 @@ func newReactor(client clientHandle) (*reactor, error) {
 		queue:  queue,
 		file:   file,
 		done:   make(chan struct{}),
+		gate:   gate,
 		waits:  make(map[uint64]chan answer),
 		early:  make(map[uint64]answer),
 		lost:   make(map[uint64]func()),
@@ -149,12 +150,13 @@ func (r *reactor) stop() {
 // submit starts an acquire and waits for its answer or the context's end. byContext says whether
 // the context's deadline is what limits the wait.
 func (r *reactor) submit(ctx context.Context, l limiterHandle, key string, q *request, wait int32, byContext bool) (answer, error) {
-	inside := r.gate.enter()
-	if inside == nil {
+	way := r.gate.enter()
+	if way.shut { // the queue is freed
+		way.Unlock()
 		return answer{}, ErrClosed
 	}
 	a := cSubmit(r.queue, l, key, q, wait)
-	inside.Add(-1)
+	way.Unlock()
 	if a.Status != StatusPending {
 		return a, nil
 	}
@@ -192,7 +194,10 @@ func (r *reactor) await(ctx context.Context, op uint64, byContext bool) (answer,
 		}
 		err = &DeniedError{Index: -1, deadline: true}
 	}
-	if cDetach(r.client, op) {
+	way := r.gate.enter()
+	detached := cDetach(r.client, op)
+	way.Unlock()
+	if detached {
 		r.mu.Lock()
 		delete(r.waits, op)
 		r.mu.Unlock()
