@@ -20,7 +20,7 @@ strict="$strict -Wold-style-cast -Woverloaded-virtual -Wnull-dereference"
 # The installed headers count as the user's own, so that their warnings show.
 flags="$(pkg-config --cflags limiter) -pthread"
 libs=$(pkg-config --libs limiter)
-units="values permit client async fork"
+units="values permit client async stress fork"
 
 ok() { passed=$((passed + 1)); }
 no() { failed=$((failed + 1)); echo "FAILED: $*"; }

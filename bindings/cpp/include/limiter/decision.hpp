@@ -12,6 +12,8 @@
 
 namespace limiter {
 
+class Permit;
+
 namespace detail {
 
 /// What a verb's answer is written over: no limit is meant.
@@ -96,6 +98,8 @@ public:
     constexpr const limiter_decision& raw() const noexcept { return raw_; }
 
 private:
+    friend class Permit;
+
     static constexpr std::chrono::microseconds micros(std::uint64_t value) noexcept {
         using Rep = std::chrono::microseconds::rep;
         constexpr auto most = static_cast<std::uint64_t>(std::numeric_limits<Rep>::max());

@@ -96,10 +96,9 @@ public:
     /// Asks, waits up to `wait`, and answers all there is to know: a permit, or an empty one whose
     /// decision() says why. The verb under the others; throws nothing.
     Permit attempt(const Request& request = {}, Wait wait = Wait::none()) const noexcept {
-        const limiter_request raw = request.raw(wait);
-        limiter_decision decision = detail::blank();
-        decision.status = limiter_acquire(raw_.get(), &raw, &decision);
-        return Permit(raw_.get(), decision);
+        Permit permit;
+        ask(request, wait, permit);
+        return permit;
     }
 
     /// Takes from all limits; waits for it, first in, first out. A wait known to be longer than
@@ -130,28 +129,30 @@ public:
     /// error for everything else that is not admission. Does not wait unless told to, and never
     /// overtakes those who do. Use attempt() to learn when to come back.
     std::optional<Permit> try_acquire(const Request& request = {}, Wait wait = Wait::none()) const {
-        Permit permit = attempt(request, wait);
-        if (permit.decision().ok()) {
-            return permit;
+        std::optional<Permit> permit(std::in_place);
+        ask(request, wait, *permit);
+        if (!permit->decision().ok()) {
+            if (permit->decision().code() != Condition::refused) {
+                detail::raise(error(permit->decision(), "limiter: try to acquire"));
+            }
+            permit.reset();
         }
-        if (permit.decision().code() != Condition::refused) {
-            detail::raise(error(permit.decision(), "limiter: try to acquire"));
-        }
-        return std::nullopt;
+        return permit;
     }
 
     /// The same with a code, which a refusal clears.
     std::optional<Permit> try_acquire(const Request& request, Wait wait,
                                       std::error_code& code) const noexcept {
-        Permit permit = attempt(request, wait);
-        code = permit.decision().code();
-        if (!code) {
-            return permit;
+        std::optional<Permit> permit(std::in_place);
+        ask(request, wait, *permit);
+        code = permit->decision().code();
+        if (code) {
+            if (code == Condition::refused) {
+                code.clear();
+            }
+            permit.reset();
         }
-        if (code == Condition::refused) {
-            code.clear();
-        }
-        return std::nullopt;
+        return permit;
     }
 
     /// The same without a wait.
@@ -332,6 +333,11 @@ private:
         }
         client_ = client.native_handle();
         return status;
+    }
+
+    void ask(const Request& request, Wait wait, Permit& empty) const noexcept {
+        const limiter_request raw = request.raw(wait);
+        empty.answered(limiter_acquire(raw_.get(), &raw, empty.place(raw_.get())));
     }
 
     Booking book(const Request& request, Wait longest) const noexcept {

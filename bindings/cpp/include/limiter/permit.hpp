@@ -110,6 +110,17 @@ private:
           id_(decision.status == LIMITER_OK ? decision.permit : 0),
           decision_(decision) {}
 
+    /// Where a verb writes its answer for this empty permit; answered() follows.
+    limiter_decision* place(limiter_t* limiter) noexcept {
+        limiter_ = limiter;
+        return &decision_.raw_;
+    }
+
+    void answered(limiter_status status) noexcept {
+        decision_.raw_.status = status;
+        id_ = status == LIMITER_OK ? decision_.raw_.permit : 0;
+    }
+
     void give_back() noexcept {
         if (id_ != 0) {
             (void)limiter_release(limiter_, std::exchange(id_, 0));
