@@ -1,0 +1,80 @@
+# Everything a user or developer runs. `make` lists it.
+#
+# CARGO_TARGET_DIR is respected; PREFIX, LIBDIR, INCLUDEDIR and DESTDIR mean what they usually do.
+
+CARGO ?= cargo
+CC ?= cc
+PREFIX ?= /usr/local
+LIBDIR ?= $(PREFIX)/lib
+INCLUDEDIR ?= $(PREFIX)/include
+FILES ?= .
+
+TARGET := $(or $(CARGO_TARGET_DIR),target)
+RELEASE := $(TARGET)/release
+VERSION := $(shell sed -n 's/^version = "\(.*\)"$$/\1/p' Cargo.toml | head -n 1)
+ABI := $(shell sed -n 's/^\#define LIMITER_ABI //p' include/limiter.h)
+
+# The shared library's real name, the name programs load, the name the linker looks for.
+SO := liblimiter.so
+SO_ABI := $(SO).$(ABI)
+SO_FULL := $(SO).$(VERSION)
+
+LIB_TO := $(DESTDIR)$(LIBDIR)
+PC_TO := $(LIB_TO)/pkgconfig
+CMAKE_TO := $(LIB_TO)/cmake/limiter
+INCLUDE_TO := $(DESTDIR)$(INCLUDEDIR)
+
+# Paths below the prefix are written relative to it, so that pkg-config can relocate them.
+FILL = sed -e 's|@PREFIX@|$(PREFIX)|g' \
+	-e 's|@LIBDIR@|$(patsubst $(PREFIX)/%,$${prefix}/%,$(LIBDIR))|g' \
+	-e 's|@INCLUDEDIR@|$(patsubst $(PREFIX)/%,$${prefix}/%,$(INCLUDEDIR))|g' \
+	-e 's|@FULL_LIBDIR@|$(LIBDIR)|g' -e 's|@FULL_INCLUDEDIR@|$(INCLUDEDIR)|g' \
+	-e 's|@VERSION@|$(VERSION)|g' -e 's|@ABI@|$(ABI)|g'
+
+.PHONY: help build demo test check header install uninstall clean
+
+help: ## list the targets (default)
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/\1|\2/p' Makefile | \
+		awk -F'|' '{printf "  make %-10s %s\n", $$1, $$2}'
+
+build: ## build the library: release, shared and static
+	$(CARGO) build --release --lib
+
+demo: ## run the worker pool of examples/c over FILES=folder (default: this one)
+	@tools/setup.sh demo
+	$(CARGO) build --release --lib
+	@mkdir -p $(TARGET)/demo
+	$(CC) -std=c99 -O2 -Wall -Wextra -Iinclude examples/c/worker_pool.c -o $(TARGET)/demo/worker_pool \
+		$(RELEASE)/liblimiter.a -pthread -ldl -lm
+	@$(TARGET)/demo/worker_pool "$(FILES)"
+
+test: ## run every test; installs the tools it lacks
+	@tools/setup.sh test
+	@tools/test.sh
+
+check: ## the fast tests for development: format, lints, unit tests
+	@tools/test.sh format lint unit
+
+header: ## generate include/limiter.h from src/ffi
+	LIMITER_WRITE_HEADER=1 $(CARGO) test -q --test header
+
+install: ## install to PREFIX=/usr/local (DESTDIR= for packagers)
+	@test -f $(RELEASE)/$(SO) -a -f $(RELEASE)/liblimiter.a || $(MAKE) build
+	install -d "$(LIB_TO)" "$(PC_TO)" "$(CMAKE_TO)" "$(INCLUDE_TO)"
+	install -m 755 $(RELEASE)/$(SO) "$(LIB_TO)/$(SO_FULL)"
+	ln -sf $(SO_FULL) "$(LIB_TO)/$(SO_ABI)"
+	ln -sf $(SO_ABI) "$(LIB_TO)/$(SO)"
+	install -m 644 $(RELEASE)/liblimiter.a "$(LIB_TO)/liblimiter.a"
+	install -m 644 include/limiter.h "$(INCLUDE_TO)/limiter.h"
+	$(FILL) packaging/limiter.pc.in > "$(PC_TO)/limiter.pc"
+	$(FILL) packaging/limiterConfig.cmake.in > "$(CMAKE_TO)/limiterConfig.cmake"
+	$(FILL) packaging/limiterConfigVersion.cmake.in > "$(CMAKE_TO)/limiterConfigVersion.cmake"
+
+uninstall: ## remove what install put there
+	rm -f "$(LIB_TO)/$(SO_FULL)" "$(LIB_TO)/$(SO_ABI)" "$(LIB_TO)/$(SO)" "$(LIB_TO)/liblimiter.a" \
+		"$(INCLUDE_TO)/limiter.h" "$(PC_TO)/limiter.pc" "$(CMAKE_TO)/limiterConfig.cmake" \
+		"$(CMAKE_TO)/limiterConfigVersion.cmake"
+	test ! -d "$(CMAKE_TO)" || rmdir --ignore-fail-on-non-empty "$(CMAKE_TO)"
+
+clean: ## remove what was built
+	$(CARGO) clean

@@ -1,0 +1,52 @@
+#!/bin/sh
+# Compiles every tests/c/*.c against the committed header with one compiler and runs it.
+#   tests/c/run.sh gcc|clang|g++|clang++|asan|valgrind [TEST...]
+# gcc takes the release .so, clang the debug .so, the C++ compilers the archives; asan builds library
+# and tests with AddressSanitizer and LeakSanitizer; valgrind runs the clang build under memcheck.
+set -eu
+cd "$(dirname "$0")/../.."
+mode=${1:?"usage: tests/c/run.sh gcc|clang|g++|clang++|asan|valgrind [TEST...]"}
+shift
+target=${CARGO_TARGET_DIR:-target}
+out=$target/c-tests/$mode
+mkdir -p "$out"
+[ -n "${1:-}" ] || set -- $(cd tests/c && ls ./*.c | sed 's|^\./||; s|\.c$||')
+
+warnings="-Wall -Wextra -Werror -pedantic"
+c_flags="-std=c99 $warnings -g -Iinclude"
+cxx_flags="-std=c++11 $warnings -g -Iinclude"
+system="-pthread -ldl -lm"
+wrap=
+shared() { echo "-L$1 -Wl,-rpath,$(cd "$1" && pwd) -llimiter $system"; }
+
+case $mode in
+gcc) compile="gcc $c_flags" link=$(shared "$target/release") ;;
+clang) compile="clang $c_flags" link=$(shared "$target/debug") ;;
+g++) compile="g++ $cxx_flags -x c++" link="-x none $target/release/liblimiter.a $system" ;;
+clang++) compile="clang++ $cxx_flags -x c++" link="-x none $target/debug/liblimiter.a $system" ;;
+asan)
+    host=$(rustc -vV | sed -n 's/^host: //p')
+    RUSTC_BOOTSTRAP=1 RUSTFLAGS=-Zsanitizer=address CARGO_TARGET_DIR=$target/asan \
+        cargo rustc -q --lib --target "$host" --crate-type staticlib
+    compile="clang $c_flags -fsanitize=address -fno-omit-frame-pointer"
+    link="$target/asan/$host/debug/liblimiter.a $system"
+    export CHECK_SCALE=10 ASAN_OPTIONS=detect_leaks=1:detect_stack_use_after_return=1
+    ;;
+valgrind)
+    compile="clang $c_flags -gdwarf-4" link=$(shared "$target/debug")
+    export CHECK_SCALE=40
+    wrap="valgrind -q --error-exitcode=9 --leak-check=full --show-leak-kinds=definite,possible \
+        --errors-for-leak-kinds=definite,possible --suppressions=tests/c/valgrind.supp"
+    ;;
+*) echo "unknown mode $mode" >&2; exit 2 ;;
+esac
+
+printf '%s\n' "$@" | xargs -P "$(nproc)" -I NAME sh -c "$compile tests/c/NAME.c -o $out/NAME $link" || {
+    echo "tests/c: does not compile with $mode" >&2
+    exit 1
+}
+status=0
+for name in "$@"; do
+    $wrap "$out/$name" || status=1
+done
+exit $status

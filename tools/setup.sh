@@ -1,0 +1,93 @@
+#!/bin/sh
+# Installs what `make demo` or `make test` needs and this machine lacks (Debian and its kin).
+#   tools/setup.sh demo|test
+# One line per need: who needs it, a command that succeeds where it is there, the Debian package.
+set -eu
+
+needs() {
+    cat <<'END'
+demo | command -v cc                         | gcc libc6-dev
+test | command -v c++                        | g++
+test | command -v clang                      | clang
+test | command -v clang++                    | clang
+test | asan_runtime                          | libclang-rt-14-dev
+test | command -v readelf                    | binutils
+test | command -v valgrind                   | valgrind
+test | dpkg_has libc6-dbg                    | libc6-dbg
+test | command -v cmake                      | cmake
+test | command -v pkg-config                 | pkg-config
+test | command -v python3                    | python3
+END
+}
+
+asan_runtime() { # what clang -fsanitize=address links; Debian packs it apart from the compiler
+    ls /usr/lib/llvm-*/lib/clang/*/lib/linux/libclang_rt.asan-"$(uname -m)".a
+}
+
+dpkg_has() { # valgrind cannot start without the C library's symbols
+    ! command -v dpkg-query || dpkg-query -W -f '${Status}' "$1" | grep -q 'ok installed'
+}
+
+wanted() { # does $1 (this line's purpose) belong to $purpose? `test` needs all of `demo` too
+    [ "$1" = "$purpose" ] || [ "$purpose" = test ]
+}
+
+missing_packages() {
+    needs | while IFS='|' read -r who probe package; do
+        wanted "$(echo $who)" || continue
+        eval "$probe" >/dev/null 2>&1 || echo "$package"
+    done
+}
+
+as_root() {
+    if [ "$(id -u)" = 0 ]; then
+        env DEBIAN_FRONTEND=noninteractive "$@"
+    elif command -v sudo >/dev/null; then
+        sudo env DEBIAN_FRONTEND=noninteractive "$@"
+    else
+        return 1
+    fi
+}
+
+install_packages() {
+    packages=$(missing_packages | tr -s ' \n' ' ')
+    [ -n "${packages# }" ] || return 0
+    echo "installing:$(printf ' %s' $packages)"
+    if ! command -v apt-get >/dev/null; then
+        echo "error: this machine has no apt-get; please install the like of: $packages" >&2
+        exit 1
+    fi
+    if [ "$(id -u)" != 0 ] && ! command -v sudo >/dev/null; then
+        echo "error: neither root nor sudo here; please run: apt-get install $packages" >&2
+        exit 1
+    fi
+    log=$(mktemp)
+    # shellcheck disable=SC2086 # a list of words
+    if ! { as_root apt-get update -q &&
+           as_root apt-get install -q -y --no-install-recommends $packages; } >"$log" 2>&1; then
+        cat "$log" >&2
+        echo "error: could not install: $packages" >&2
+        exit 1
+    fi
+    rm -f "$log"
+}
+
+check_rust() {
+    if ! command -v cargo >/dev/null; then
+        echo "error: Rust 1.85 or later is needed: https://rustup.rs" >&2
+        exit 1
+    fi
+    [ "$purpose" = test ] || return 0
+    for tool in clippy rustfmt; do
+        case $tool in clippy) probe="cargo clippy --version" ;; *) probe="cargo fmt --version" ;; esac
+        $probe >/dev/null 2>&1 || rustup component add "$tool" || {
+            echo "error: cargo's $tool is missing and rustup could not add it" >&2
+            exit 1
+        }
+    done
+}
+
+purpose=${1:?"usage: tools/setup.sh demo|test"}
+case $purpose in demo | test) ;; *) echo "usage: tools/setup.sh demo|test" >&2; exit 2 ;; esac
+install_packages
+check_rust
