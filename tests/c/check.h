@@ -50,7 +50,7 @@ static inline void check_context(const char *about) {
 }
 
 /* Ends the test from whatever thread or forked process it is called in. */
-static inline void check_fail(const char *file, int line, const char *what) {
+__attribute__((noreturn)) static inline void check_fail(const char *file, int line, const char *what) {
     fprintf(stderr, "%s:%d: %s%s%s\n", file, line, check_about, check_about[0] ? ": " : "", what);
     fflush(NULL);
     _exit(1);
