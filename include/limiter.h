@@ -917,6 +917,7 @@ void limiter_after_task(void *slot);
 /*
  * Lets `us` microseconds pass. Everything that falls due on the way (booked starts, deadlines, leases)
  * happens in order and at its own time before this returns; callbacks are started, not awaited.
+ * LIMITER_INVALID, and no time passes, if that would lead beyond the largest time, 2^52.
  */
 LIMITER_API
 limiter_status limiter_clock_advance_us(struct limiter_client_t *client,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::callback::{self, Callbacks};
 use crate::clock::Clock;
-use crate::config::{ClockKind, Config};
+use crate::config::{ClockKind, Config, Level, LostHook};
 use crate::decision::Status;
 use crate::fork::{self, ForkLocal};
 use crate::limit::time::{Span, Time};
@@ -36,6 +36,7 @@ impl Client {
             return Err("the URL must be memory://".into());
         }
         fork::watch();
+        config.log(Level::Debug, "client opened: memory://");
         Ok(Arc::new(Client {
             config: config.clone(),
             core: ForkLocal::empty(),
@@ -69,7 +70,7 @@ impl Client {
             fork_generation: fork::generation(),
         };
         let stats = Arc::new(Stats::default());
-        let callbacks = Callbacks::new(config.lost.clone());
+        let callbacks = Callbacks::new(lost_hook(config));
         Core {
             memory: Memory::new(clock, options, stats, callbacks),
         }
@@ -81,10 +82,15 @@ impl Client {
             return Err(Status::WouldDeadlock);
         }
         self.closed.store(true, Ordering::Release);
-        match self.core.get() {
-            Some(core) => Ok(core.memory.shutdown(timeout)),
-            None => Ok(Status::Ok),
+        let ended = self.core.get().map(|core| core.memory.shutdown(timeout));
+        match ended {
+            Some(Status::Timeout) => {
+                let message = "shutdown: its time passed before every callback had run";
+                self.config.log(Level::Warning, message);
+            }
+            _ => self.config.log(Level::Debug, "client shut down"),
         }
+        Ok(ended.unwrap_or(Status::Ok))
     }
 
     /// Ends the wait `op`.
@@ -114,4 +120,19 @@ impl Client {
         let core = self.core.get_or_build(|| Ok(self.build()))?;
         Ok(core.memory.stats().totals())
     }
+}
+
+/// What is told of a lost lease: the log, then the caller's hook. On the callback thread.
+fn lost_hook(config: &Config) -> Option<LostHook> {
+    let hook = config.lost.clone();
+    let Some(log) = config.log.clone().filter(|log| log.hears(Level::Warning)) else {
+        return hook;
+    };
+    Some(Arc::new(move |permit| {
+        let message = format!("the lease of permit {permit:#x} ended while it was held");
+        (log.write)(Level::Warning, &message);
+        if let Some(hook) = &hook {
+            hook(permit);
+        }
+    }))
 }

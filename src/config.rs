@@ -60,6 +60,13 @@ pub struct Log {
     pub write: LogHook,
 }
 
+impl Log {
+    /// Whether records of `level` are wanted.
+    pub fn hears(&self, level: Level) -> bool {
+        level as i32 <= self.level
+    }
+}
+
 impl std::fmt::Debug for Log {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Log(level {})", self.level)
@@ -100,6 +107,13 @@ impl Default for Config {
 pub const LEASE_MS: RangeInclusive<u64> = 100..=86_400_000;
 
 impl Config {
+    /// Writes a log record, if the caller wants such. Never to be called under a lock.
+    pub fn log(&self, level: Level, message: &str) {
+        if let Some(log) = self.log.as_ref().filter(|log| log.hears(level)) {
+            (log.write)(level, message);
+        }
+    }
+
     /// Sets `key`. The message names the key, never the value of a secret.
     pub fn set(&mut self, key: &str, value: &str) -> Result<(), String> {
         match key {

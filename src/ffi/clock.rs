@@ -5,6 +5,9 @@ use crate::ffi::guard::{guard, status};
 use crate::ffi::types::*;
 use crate::limit::time::{Span, Time};
 
+/// Leaves room for the longest waits in a signed 64-bit and in a double.
+const LARGEST_TIME: u64 = 1 << 52;
+
 /// == Virtual clock ==
 ///
 /// A memory client opened with clock = virtual stands still until it is told to go on, so a program's
@@ -12,6 +15,7 @@ use crate::limit::time::{Span, Time};
 /// ==
 /// Lets `us` microseconds pass. Everything that falls due on the way (booked starts, deadlines, leases)
 /// happens in order and at its own time before this returns; callbacks are started, not awaited.
+/// LIMITER_INVALID, and no time passes, if that would lead beyond the largest time, 2^52.
 ///
 /// # Safety
 /// See the header.
@@ -20,7 +24,15 @@ pub unsafe extern "C" fn limiter_clock_advance_us(
     client: *mut limiter_client_t,
     us: u64,
 ) -> limiter_status {
-    status(|| unsafe { handle(client) }?.0.clock_advance(Span(us)))
+    status(|| {
+        let client = unsafe { handle(client) }?;
+        let after = client.0.clock_now()?.0.saturating_add(us);
+        if after > LARGEST_TIME {
+            Err(Status::Invalid)
+        } else {
+            client.0.clock_advance(Span(us))
+        }
+    })
 }
 
 /// Sets the clock to `us` microseconds since 1970. Forwards is limiter_clock_advance_us(); backwards is
@@ -36,7 +48,7 @@ pub unsafe extern "C" fn limiter_clock_set_us(
 ) -> limiter_status {
     status(|| {
         let client = unsafe { handle(client) }?;
-        if us > 1 << 52 {
+        if us > LARGEST_TIME {
             Err(Status::Invalid)
         } else {
             client.0.clock_set(Time(us))

@@ -6,12 +6,13 @@ static void refused(limiter_client_t *client, const char *name, const limiter_li
                     size_t count, limiter_status status, const char *about) {
     char error[LIMITER_ERRBUF_SIZE] = "";
     limiter_t *limiter = (limiter_t *)error;
+    uint64_t keys = stats_of(client).keys;
     CHECK_STATUS(limiter_new(client, name, limits, count, &limiter, error, sizeof error), status);
     CHECK(limiter == NULL);
     CHECK(strlen(error) > 4);
     if (about && !strstr(error, about)) check_fail(__FILE__, __LINE__, error);
     CHECK_STATUS(limiter_new(client, name, limits, count, &limiter, NULL, 0), status);
-    CHECK_EQ(stats_of(client).keys, 0);
+    CHECK_EQ(stats_of(client).keys, keys);
 }
 
 typedef struct bad_limit {
@@ -54,7 +55,7 @@ static void fields_out_of_range_are_named(void) {
         {"period_us", LIMITER_TOKEN_BUCKET, 0, 1, 1, two63, 0, 500, 0},
         {"1000", LIMITER_TOKEN_BUCKET, 0, 1, 1001, 1, 0, 500, 0},         /* over 1e9 a second */
         {"1000", LIMITER_TOKEN_BUCKET, 0, 1, 1000001, 1000, 0, 500, 0},   /* just over */
-        {"100 years", LIMITER_TOKEN_BUCKET, 0, 11, 1, ten_years, 0, 500, 0},
+        {"at most", LIMITER_TOKEN_BUCKET, 0, 11, 1, ten_years, 0, 500, 0},
         {"flag", LIMITER_TOKEN_BUCKET, LIMITER_ALIGN_FIRST_USE, 1, 1, 1000, 0, 500, 0},
         {"flag", LIMITER_TOKEN_BUCKET, LIMITER_NO_RENEW, 1, 1, 1000, 0, 500, 0},
         {"lease_ms", LIMITER_TOKEN_BUCKET, 0, 1, 1, 1000, 1000, 500, 0},

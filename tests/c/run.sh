@@ -17,7 +17,13 @@ c_flags="-std=c99 $warnings -g -Iinclude"
 cxx_flags="-std=c++11 $warnings -g -Iinclude"
 system="-pthread -ldl -lm"
 wrap=
-shared() { echo "-L$1 -Wl,-rpath,$(cd "$1" && pwd) -llimiter $system"; }
+# As installed: the name the linker looks for, and the one programs load.
+shared() {
+    abi=$(sed -n 's/^#define LIMITER_ABI //p' include/limiter.h)
+    ln -sf "$(cd "$1" && pwd)/liblimiter.so" "$out/liblimiter.so"
+    ln -sf liblimiter.so "$out/liblimiter.so.$abi"
+    echo "-L$out -Wl,-rpath,$(cd "$out" && pwd) -llimiter $system"
+}
 
 case $mode in
 gcc) compile="gcc $c_flags" link=$(shared "$target/release") ;;
