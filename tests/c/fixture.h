@@ -66,7 +66,8 @@ static inline limiter_decision try_once(limiter_t *limiter, uint64_t weight) {
 static inline limiter_decision peek(limiter_t *limiter, const char *key, uint64_t weight) {
     limiter_request request = ask(key, weight, 0);
     limiter_decision decision = LIMITER_INIT(limiter_decision);
-    CHECK_STATUS(limiter_peek(limiter, &request, &decision), decision.status);
+    limiter_status status = limiter_peek(limiter, &request, &decision);
+    CHECK_STATUS(decision.status, status);
     return decision;
 }
 

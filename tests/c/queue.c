@@ -29,8 +29,10 @@ static void close_world(world *w) {
 static limiter_decision submit(world *w, uint64_t weight, int32_t wait_ms, uint64_t user_data) {
     limiter_request request = ask(NULL, weight, wait_ms);
     limiter_decision out = LIMITER_INIT(limiter_decision);
+    limiter_status status;
     request.user_data = user_data;
-    CHECK_STATUS(limiter_submit(w->queue, w->limiter, &request, &out), out.status);
+    status = limiter_submit(w->queue, w->limiter, &request, &out);
+    CHECK_STATUS(out.status, status);
     CHECK_EQ(out.user_data, user_data);
     CHECK((out.op != 0) == (out.status == LIMITER_PENDING));
     return out;

@@ -191,7 +191,8 @@ static int wait_step(runner *r, const json *step) {
         limiter_request request = request_of(step, weights);
         limiter_decision out;
         named *entry = name_of(r, name->text, 1);
-        CHECK_STATUS(limiter_submit(r->queue, r->limiter, &request, &out), out.status);
+        limiter_status status = limiter_submit(r->queue, r->limiter, &request, &out);
+        CHECK_STATUS(out.status, status);
         entry->op = out.op;
         entry->permit = out.permit;
         entry->fence = out.fence;
