@@ -225,19 +225,26 @@ impl Pacer {
         charge.weight = actual;
     }
 
-    /// Units that would pass at `at`: the burst that is left, or one slot.
+    /// Single units that would pass at `at`: what is left of the burst, and the slots of this microsecond,
+    /// which are more than one beyond a million a second.
     pub fn figures(&self, state: &Paced, now: Time, at: Time) -> Figures {
-        let limit = self.burst.max(1);
-        let busy = state.next > Tick::at(at);
-        let (level, _) = self.leak(state, now.max(at));
-        let envelope = self.rate.sub(state.envelope, Tick::at(at));
+        let at_tick = Tick::at(at);
+        let slots = match state.next.ceil() {
+            next if next > at.0 => 0,
+            next if next < at.0 => 1,
+            _ => self.rate.brings(self.rate.sub(at_tick, state.next)) + 1,
+        };
+        let (level, _) = self.leak(state, now);
+        let envelope = self.rate.sub(state.envelope, at_tick);
         let left = self.rate.sub(self.full, level.max(envelope));
+        let free = if state.next > at_tick {
+            0
+        } else {
+            self.rate.brings(left)
+        };
         Figures {
-            limit,
-            remaining: match busy {
-                true => 0,
-                false => self.rate.brings(left).max(1).min(limit),
-            },
+            limit: self.burst + self.rate.units().div_ceil(self.rate.period()),
+            remaining: free + slots,
             reset_after: self.fresh_at(state).since(at),
         }
     }

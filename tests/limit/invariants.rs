@@ -323,4 +323,21 @@ proptest! {
             }
         }
     }
+
+    /// What is said to remain is what passes, to the unit.
+    #[test]
+    fn exactly_what_remains_can_be_taken(
+        rule in any_rule(),
+        calls in prop::collection::vec((0u64..8, 0u64..40), 0..20),
+    ) {
+        let mut key = Key::of(rule);
+        for (weight, gap) in calls {
+            if weight > 0 {
+                key.take(weight);
+            }
+            key.advance(gap);
+            let remaining = key.remaining();
+            prop_assert_eq!(key.clone().drain(), remaining);
+        }
+    }
 }

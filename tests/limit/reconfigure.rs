@@ -35,8 +35,9 @@ fn b_056_remaining_is_at_most_the_new_limit() {
         let mut key = Key::of(before);
         key.take(1);
         reopened(after, &mut key);
-        assert!(key.remaining() <= 5);
-        assert!(key.figures().limit <= 5);
+        // A pacer has its slot beside the burst.
+        assert!(key.remaining() <= 6);
+        assert!(key.figures().limit <= 6);
     }
 }
 
@@ -67,6 +68,21 @@ fn raising_adds_the_new_room_and_keeps_the_debt() {
     let mut key = Key::of(bucket(10, 1, HOUR));
     reopened(bucket(15, 1, 2 * HOUR), &mut key);
     assert_eq!(key.remaining(), 15);
+}
+
+#[test]
+fn debt_is_kept() {
+    for rule in [bucket, |n, m, period| interval(n, m, period, false)] {
+        let mut key = Key::of(rule(10, 10, SEC));
+        let mut booking = key.take(10).ok();
+        key.settle(&mut booking, 50);
+        reopened(rule(20, 10, SEC), &mut key);
+        assert_eq!(key.take(1).retry_after().div_ceil(SEC), 4);
+        assert_eq!(
+            key.figures().reset_after,
+            limiter::limit::time::Span(5 * SEC)
+        );
+    }
 }
 
 #[test]
