@@ -304,3 +304,36 @@ func TestWaitWaits(t *testing.T) {
 		t.Errorf("took %v", took)
 	}
 }
+
+func TestAllow(t *testing.T) {
+	c := open(t, WithVirtualClock())
+	l := newLimiter(t, c, TokenBucket(2, 1, time.Second))
+	for i, want := range []bool{true, true, false} {
+		if got, err := l.Allow("k"); got != want || err != nil {
+			t.Errorf("%d: %v, %v", i, got, err)
+		}
+	}
+	if got, err := l.AllowN("other", 3); got || err != nil {
+		t.Errorf("more than ever fits: %v, %v", got, err)
+	}
+	if got, err := newLimiter(t, c, Semaphore(1)).Allow("k"); got || !errors.Is(err, ErrInvalid) {
+		t.Errorf("with a semaphore: %v, %v", got, err)
+	}
+	if n := testing.AllocsPerRun(100, func() { l.Allow("k") }); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+	c.Close()
+	if got, err := l.Allow("k"); got || !errors.Is(err, ErrClosed) {
+		t.Errorf("closed: %v, %v", got, err)
+	}
+}
+
+// The permit, or the denial, is all that a try allocates; and a key built for the call is not moved
+// to the heap for it.
+func TestTryAllocatesItsAnswerOnly(t *testing.T) {
+	l := newLimiter(t, open(t), TokenBucket(1_000_000, 1, time.Minute))
+	key := [2]byte{'k', 'k'}
+	if n := testing.AllocsPerRun(100, func() { l.TryAcquire(string(key[:]), Weight(2), MaxWait(0)) }); n > 1 {
+		t.Errorf("%v allocations", n)
+	}
+}

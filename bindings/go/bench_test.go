@@ -21,6 +21,22 @@ func BenchmarkTryAcquireGranted(b *testing.B) {
 	}
 }
 
+func BenchmarkAllow(b *testing.B) {
+	l := benchmarkLimiter(b, TokenBucket(1e9, 1e9, time.Second))
+	for b.Loop() {
+		l.Allow("k")
+	}
+}
+
+func BenchmarkAllowParallel(b *testing.B) {
+	l := benchmarkLimiter(b, TokenBucket(1e9, 1e9, time.Second))
+	b.RunParallel(func(pb *testing.PB) {
+		for pb.Next() {
+			l.Allow("k")
+		}
+	})
+}
+
 func BenchmarkTryAcquireDenied(b *testing.B) {
 	l := benchmarkLimiter(b, TokenBucket(1, 1, time.Hour))
 	l.TryAcquire("k")

@@ -8,6 +8,8 @@ package limiter
 #cgo pkg-config: limiter
 #cgo noescape limiter_go_acquire
 #cgo nocallback limiter_go_acquire
+#cgo noescape limiter_go_allow
+#cgo nocallback limiter_go_allow
 #cgo noescape limiter_go_submit
 #cgo nocallback limiter_go_submit
 #cgo noescape limiter_go_pace
@@ -55,6 +57,13 @@ static inline limiter_decision limiter_go_acquire(
                                                  lease_ms, flags, 0);
     out.status = limiter_acquire(limiter, &request, &out);
     return out;
+}
+
+static inline limiter_status limiter_go_allow(limiter_t *limiter, const char *key, size_t key_len,
+                                              uint64_t weight) {
+    limiter_decision out;
+    limiter_request request = limiter_go_request(key, key_len, weight, NULL, 0, 0, 0, 0, 0);
+    return limiter_acquire(limiter, &request, &out);
 }
 
 static inline limiter_decision limiter_go_submit(
@@ -187,6 +196,12 @@ func cTry(l limiterHandle, key string, q *request) answer {
 	w, wn := q.weightData()
 	d := C.limiter_go_acquire(l, k, n, C.uint64_t(q.weight), w, wn, C.uint32_t(q.leaseMS), C.uint32_t(q.flags))
 	return toAnswer(&d)
+}
+
+// cAllow is cTry for who needs no numbers.
+func cAllow(l limiterHandle, key string, weight uint64) Status {
+	k, n := keyData(key)
+	return Status(C.limiter_go_allow(l, k, n, C.uint64_t(weight)))
 }
 
 func cSubmit(queue queueHandle, l limiterHandle, key string, q *request, waitMS int32) answer {

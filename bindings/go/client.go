@@ -84,24 +84,34 @@ func (c *Client) Close() error {
 }
 
 // Shutdown ends the client's work: new calls and those that wait fail with ErrClosed, and permits
-// still held are released, for as long as ctx lasts. ErrTimeout if that did not suffice; the client
-// is closed all the same.
+// still held are released, for as long as ctx lasts. ErrTimeout or ctx's error if that did not
+// suffice; the client is closed all the same.
 func (c *Client) Shutdown(ctx context.Context) error {
 	timeout := int32(-1)
 	if deadline, ok := ctx.Deadline(); ok {
 		timeout = waitMS(max(0, time.Until(deadline)))
 	}
-	status := cShutdown(c.handle, timeout)
+	done := make(chan error, 1)
+	go func() {
+		done <- failure(cShutdown(c.handle, timeout))
+		runtime.KeepAlive(c)
+	}()
+	var err error
+	select {
+	case err = <-done:
+	case <-ctx.Done():
+		if err = failure(cShutdown(c.handle, 0)); err != nil {
+			err = ctx.Err()
+		}
+	}
 	c.mu.Lock()
-	reactor := c.reactor
-	first := !c.closed
+	reactor, first := c.reactor, !c.closed
 	c.closed = true
 	c.mu.Unlock()
 	if first && reactor != nil {
 		reactor.stop()
 	}
-	runtime.KeepAlive(c)
-	return failure(status)
+	return err
 }
 
 // loop is the reactor, started by the first call that needs it.
@@ -121,7 +131,7 @@ func (c *Client) loop() (*reactor, error) {
 	return c.reactor, nil
 }
 
-// block takes a slot for a call that may block its thread, and returns what gives it back.
+// block takes a slot for a call that may block its thread.
 func (c *Client) block() {
 	if c.slots != nil {
 		c.slots <- struct{}{}

@@ -22,7 +22,7 @@
 //
 // # Verbs
 //
-// [Limiter.Acquire] waits, [Limiter.TryAcquire] does not, [Limiter.Wait] is Acquire for limiters
+// [Limiter.Acquire] waits, [Limiter.TryAcquire] and [Limiter.Allow] do not, [Limiter.Wait] is Acquire for limiters
 // whose permits need no release, [Limiter.Pace] books a slot and says how long to sleep, and
 // [Limiter.Do] brackets a function. [Limiter.Peek], [Limiter.Reset], [Limiter.Penalize] and
 // [Limiter.TryMany] complete them. [Permit.Release] gives back, [Permit.Settle] corrects an

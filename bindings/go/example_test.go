@@ -147,6 +147,25 @@ func ExampleLimiter_TryAcquire() {
 	// limiter: denied (limit 0, retry after 1m0s)
 }
 
+func ExampleLimiter_Allow() {
+	client := virtual()
+	defer client.Close()
+	logins := must(client.NewLimiter("logins", limiter.FixedWindow(1, time.Minute)))
+	fmt.Println(logins.Allow("alice"))
+	fmt.Println(logins.Allow("alice"))
+	// Output:
+	// true <nil>
+	// false <nil>
+}
+
+func ExampleLimiter_AllowN() {
+	client := virtual()
+	defer client.Close()
+	disk := must(client.NewLimiter("disk", limiter.TokenBucket(64<<20, 64<<20, time.Second)))
+	fmt.Println(disk.AllowN("sda", 5<<20))
+	// Output: true <nil>
+}
+
 func ExampleLimiter_Wait() {
 	client := virtual()
 	defer client.Close()

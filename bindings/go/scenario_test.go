@@ -168,11 +168,13 @@ func TestScenarios(t *testing.T) {
 		t.Fatalf("only %d scenarios were read", len(file.Scenarios))
 	}
 	for _, s := range file.Scenarios {
-		t.Run(s.Name, func(t *testing.T) { runScenario(t, &s) })
+		t.Run(s.Name, func(t *testing.T) { runScenario(t, &s, false) })
+		t.Run("as if remote/"+s.Name, func(t *testing.T) { runScenario(t, &s, true) })
 	}
 }
 
-func runScenario(t *testing.T, s *scenario) {
+// runScenario runs it on memory; with remote, by the calls that a client of Redis makes.
+func runScenario(t *testing.T, s *scenario, remote bool) {
 	if s.Clock != "virtual" {
 		t.Fatalf("unknown clock %q", s.Clock)
 	}
@@ -182,6 +184,9 @@ func runScenario(t *testing.T, s *scenario) {
 	}
 	r := &scenarioRun{t: t, name: s.Name, permits: map[string]*Permit{}, waits: map[string]*scenarioWait{}}
 	r.client = open(t, options...)
+	if remote {
+		r.client.slots = make(chan struct{}, remoteCalls)
+	}
 	if s.Limits != nil {
 		if err := r.open(s.Limits); err != nil {
 			t.Fatal(err)
