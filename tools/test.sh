@@ -23,6 +23,7 @@ c-clang++   | tests/c/run.sh clang++
 c-asan      | tests/c/run.sh asan
 c-valgrind  | tests/c/run.sh valgrind
 packaging   | tests/packaging/run.sh
+go          | bindings/go/test.sh
 END
 }
 

@@ -1,27 +1,37 @@
 #!/bin/sh
 # Tests the Go binding. Finds the library
-#   in LIMITER_PREFIX, as `make install` left it, by pkg-config, or
-#   in LIMITER_LIB_DIR and LIMITER_INCLUDE_DIR, for a tree that is not installed, or
+#   in LIMITER_PREFIX, as `make install` left it, by pkg-config; or else
+#   in LIMITER_LIB_DIR and LIMITER_INCLUDE_DIR, or this tree's release build, not installed; or else
 #   where pkg-config finds it by itself.
-# Prints `N passed, N failed`, and exits 0 only if none failed. QUICK=1 leaves out the race detector
-# and cgocheck2, which build the standard library again.
+# The last line is `go: N passed, N failed`; exits 0 only if none failed. QUICK=1 leaves out the race
+# detector and cgocheck2, which build the standard library again.
 set -u
 cd "$(dirname "$0")" || exit 1
+root=$(cd ../.. && pwd)
+command -v go >/dev/null || { echo "Go 1.24 or later is needed: https://go.dev/dl"; exit 1; }
 work=$(mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT
 
+target=${CARGO_TARGET_DIR:-$root/target}/release
+if [ -z "${LIMITER_PREFIX:-}${LIMITER_LIB_DIR:-}" ] && [ -f "$target/liblimiter.so" ]; then
+    LIMITER_LIB_DIR=$target
+fi
 if [ -n "${LIMITER_PREFIX:-}" ]; then
     for dir in "$LIMITER_PREFIX"/lib/pkgconfig "$LIMITER_PREFIX"/lib/*/pkgconfig; do
         [ -f "$dir/limiter.pc" ] && PKG_CONFIG_PATH=$dir${PKG_CONFIG_PATH:+:$PKG_CONFIG_PATH}
     done
 elif [ -n "${LIMITER_LIB_DIR:-}" ]; then
-    printf 'Name: limiter\nDescription: not installed\nVersion: 0\nCflags: -I%s\nLibs: -L%s -llimiter\n' \
-        "${LIMITER_INCLUDE_DIR:?}" "$LIMITER_LIB_DIR" >"$work/limiter.pc"
+    # As installed: the name the linker looks for, and the one programs load.
+    include=${LIMITER_INCLUDE_DIR:-$root/include}
+    abi=$(sed -n 's/^#define LIMITER_ABI //p' "$include/limiter.h")
+    ln -s "$(cd "$LIMITER_LIB_DIR" && pwd)/liblimiter.so" "$work/liblimiter.so"
+    ln -s liblimiter.so "$work/liblimiter.so.$abi"
+    printf 'libdir=%s\nName: limiter\nDescription: not installed\nVersion: 0\nCflags: -I%s\nLibs: -L%s -llimiter\n' \
+        "$work" "$include" "$work" >"$work/limiter.pc"
     PKG_CONFIG_PATH=$work${PKG_CONFIG_PATH:+:$PKG_CONFIG_PATH}
 fi
 export PKG_CONFIG_PATH
 libdir=$(pkg-config --variable=libdir limiter) || exit 1
-libdir=${libdir:-${LIMITER_LIB_DIR:-}}
 export LD_LIBRARY_PATH="$libdir${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
 
 passed=0
@@ -83,5 +93,5 @@ if [ -z "${QUICK:-}" ]; then
     tests "race detector" go test -count=1 -short -race -v ./...
     tests cgocheck2 env GOEXPERIMENT=cgocheck2 go test -count=1 -short -v ./...
 fi
-echo "$passed passed, $failed failed"
+echo "go: $passed passed, $failed failed"
 [ "$failed" -eq 0 ]
