@@ -270,16 +270,33 @@ impl Scene<'_> {
         }
     }
 
-    /// A grant that nobody will take.
-    pub fn give_back(&mut self, key: &mut Key, permit: u64) {
-        let (_, serial) = self
-            .memory
-            .numbers
-            .read(permit)
-            .expect("a permit made just now");
-        match Serial::of(serial) {
-            Serial::Held(serial) => drop(self.unhold(key, serial)),
-            Serial::Recent(serial) => drop(self.book.recent.take(serial)),
+    /// Takes back a grant that nobody used: also what it took from rates, as far as settling can. The
+    /// caller pumps.
+    pub fn give_back(&mut self, key: &mut Key, serial: u64) {
+        let mut booking = match Serial::of(serial) {
+            Serial::Held(serial) => self.unhold(key, serial).booking,
+            Serial::Recent(serial) => match self.book.recent.take(serial) {
+                Some(spent) => spent.booking,
+                None => return,
+            },
+        };
+        key.named
+            .limits
+            .settle(&mut key.state, self.now, &mut booking, 0);
+    }
+
+    /// [`Scene::give_back`] for a permit that was granted a while ago.
+    pub fn return_unused(&mut self, keys: &mut Keys, serial: u64) {
+        let key = match Serial::of(serial) {
+            Serial::Held(serial) => self.holder(keys, serial),
+            Serial::Recent(serial) => {
+                let id = self.book.recent.get_mut(serial).map(|spent| spent.key);
+                id.and_then(|id| keys.find(id))
+            }
+        };
+        if let Some(key) = key {
+            self.give_back(key, serial);
+            self.pump(key);
         }
     }
 

@@ -259,9 +259,12 @@ impl Memory {
         }
     }
 
+    /// Gives back what an untaken completion granted.
     fn return_grant(&self, decision: &Decision) {
-        if decision.status == Status::Ok && decision.permit != 0 {
-            self.release(decision.permit);
+        if let (Status::Ok, Ok((shard, serial))) =
+            (decision.status, self.numbers.read(decision.permit))
+        {
+            self.at(shard, |keys, scene| scene.return_unused(keys, serial));
         }
     }
 

@@ -128,6 +128,11 @@ impl Scene<'_> {
         {
             let wait = &self.book.waits[&serial];
             let deadline = wait.deadline.unwrap_or(Time::MAX);
+            if deadline < self.now {
+                // The timer, or the thread itself, is about to find that out.
+                self.end(key, serial, Status::Denied);
+                continue;
+            }
             let verdict = key.named.limits.decide(&key.state, self.now, &wait.weights);
             match verdict.outcome {
                 Outcome::Release => return,
@@ -219,7 +224,8 @@ impl Scene<'_> {
         };
         self.stats.granted.add(1);
         if !self.deliver(wait.sink, decision) {
-            self.give_back(key, permit);
+            let (_, serial) = self.memory.numbers.read(permit).expect("made just now");
+            self.give_back(key, serial);
         }
     }
 

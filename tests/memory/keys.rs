@@ -1,0 +1,176 @@
+//! Who shares state with whom, what a new configuration does, and what is forgotten.
+use limiter::decision::Status::*;
+use limiter::limit::time::Span;
+
+use crate::kit::*;
+
+#[test]
+fn names_kinds_and_keys_keep_limiters_apart_and_parameters_do_not() {
+    let world = World::new();
+    world.takes(&world.limiter("n", [sem(1)]), 1);
+    world.takes(&world.limiter("m", [sem(1)]), 1);
+    world.takes(&world.limiter("n", [tb(1, 1, SEC)]), 1);
+    world.takes(&world.limiter("n", [sem(1), tb(1, 1, SEC)]), 1);
+    world.takes(&world.limiter("n", [tb(1, 1, SEC), sem(1)]), 1);
+    let raised = world.limiter("n", [sem(2)]);
+    assert_eq!(world.remaining(&raised), 1);
+    for key in [&b"a"[..], b"\0", b"a\0", b"%", b"{a}", b"", &[0xff; 65_536]] {
+        let decision = world.memory.acquire_blocking(&raised, &on(key, 1, EVER));
+        assert_eq!(decision.status, Ok, "{:?}", key.len());
+    }
+    world.denied(&raised, 1);
+    world.denied(&world.limiter("m", [sem(1)]), 1);
+}
+
+#[test]
+fn a_name_cannot_be_continued_by_a_key() {
+    let world = World::new();
+    let (short, long) = (world.limiter("a", [sem(1)]), world.limiter("ab", [sem(1)]));
+    for (limiter, key) in [
+        (&short, &b"bc"[..]),
+        (&long, b"c"),
+        (&short, b"c"),
+        (&long, b"bc"),
+    ] {
+        assert_eq!(
+            world
+                .memory
+                .acquire_blocking(limiter, &on(key, 1, EVER))
+                .status,
+            Ok
+        );
+    }
+}
+
+#[test]
+fn the_same_parameters_are_the_same_limiter() {
+    let world = World::new();
+    let a = world.limiter("n", [sem(1)]);
+    assert!(std::sync::Arc::ptr_eq(&a, &world.limiter("n", [sem(1)])));
+    assert!(!std::sync::Arc::ptr_eq(
+        &a,
+        &world.versioned("n", 1, [sem(1)])
+    ));
+}
+
+#[test]
+fn an_older_version_is_decided_under_the_newer_one() {
+    let world = World::new();
+    let old = world.versioned("n", 1, [sem(1)]);
+    world.takes(&old, 1);
+    let new = world.versioned("n", 2, [sem(5)]);
+    for _ in 0..4 {
+        world.takes(&new, 1);
+    }
+    world.denied(&new, 1);
+    let denied = world.try_(&old, 1);
+    assert_eq!((denied.status, denied.limit), (Denied, 5), "not reverted");
+    assert_eq!(
+        world.try_(&old, 3).status,
+        Denied,
+        "not even where the old one says never"
+    );
+    let same = world.versioned("n", 2, [sem(6)]);
+    world.takes(&same, 1);
+}
+
+#[test]
+fn a_key_not_seen_before_starts_under_the_newest_version() {
+    let world = World::new();
+    let old = world.versioned("n", 1, [sem(1)]);
+    let _new = world.versioned("n", 2, [sem(3)]);
+    assert_eq!(world.try_(&old, 2).status, Ok);
+}
+
+#[test]
+fn raising_the_capacity_admits_those_who_wait_at_the_next_call() {
+    let world = World::new();
+    let limiter = world.limiter("n", [sem(1)]);
+    let queue = world.queue();
+    world.takes(&limiter, 1);
+    let ops: Vec<u64> = (0..3)
+        .map(|_| world.waits(&limiter, &queue, ask(1, EVER)))
+        .collect();
+    let raised = world.limiter("n", [sem(3)]);
+    world.memory.peek(&raised, &ask(0, EVER));
+    assert_eq!(answers(&queue), [(ops[0], Ok), (ops[1], Ok)]);
+}
+
+#[test]
+fn a_multitude_of_keys_in_debt_is_kept_and_idle_ones_make_room() {
+    let world = World::new();
+    let limiter = world.limiter("n", [tb(2, 1, SEC)]);
+    // Unoptimized, a million takes too long to be run at every change.
+    const KEYS: u64 = if cfg!(debug_assertions) {
+        100_000
+    } else {
+        1_000_000
+    };
+    let take = |n: u64| {
+        let decision = world
+            .memory
+            .acquire_blocking(&limiter, &on(&n.to_le_bytes(), 2, Some(Span(0))));
+        decision.status
+    };
+    for n in 0..KEYS {
+        assert_eq!(take(n), Ok);
+    }
+    assert_eq!(world.totals().keys, KEYS);
+    world.pass(Span(1_999_999));
+    for n in (0..KEYS).step_by(7) {
+        assert_eq!(take(n), Denied, "a key in debt was dropped: {n}");
+    }
+    assert_eq!(world.totals().keys, KEYS, "a denial stores nothing");
+    world.pass(Span(1));
+    for n in KEYS..2 * KEYS + KEYS / 2 {
+        assert_eq!(take(n), Ok);
+    }
+    let kept = world.totals().keys;
+    assert!(kept < 2 * KEYS, "idle keys were not forgotten: {kept}");
+    for n in KEYS..2 * KEYS + KEYS / 2 {
+        if n % 11 == 0 {
+            assert_eq!(take(n), Denied, "a key in debt was dropped: {n}");
+        }
+    }
+}
+
+#[test]
+fn keys_with_permits_waiters_or_penalties_are_not_forgotten() {
+    let world = World::new();
+    let limiter = world.limiter("n", [sem(1)]);
+    let queue = world.queue();
+    let held = world
+        .memory
+        .acquire_blocking(&limiter, &on(b"held", 1, EVER))
+        .permit;
+    let booked = world
+        .memory
+        .penalize(&limiter, b"penalized", Span::secs(60));
+    assert_eq!(booked, Ok);
+    let waiting = world.submit(&limiter, &queue, on(b"penalized", 1, EVER)).op;
+    for n in 0..200_000u32 {
+        let taken = world
+            .memory
+            .acquire_blocking(&limiter, &on(&n.to_le_bytes(), 1, EVER));
+        world.memory.release(taken.permit);
+        world.pass(Span(1));
+    }
+    assert!(world.totals().keys < 100_000);
+    let denied = world
+        .memory
+        .acquire_blocking(&limiter, &on(b"held", 1, Some(Span::ZERO)));
+    assert_eq!(denied.status, Denied);
+    assert_eq!(world.memory.release(held), Ok);
+    world.pass(Span::secs(60));
+    assert_eq!(answers(&queue), [(waiting, Ok)]);
+}
+
+#[test]
+fn a_denied_or_peeked_key_leaves_nothing_behind() {
+    let world = World::new();
+    let limiter = world.limiter("n", [sem(1)]);
+    world.memory.peek(&limiter, &on(b"a", 1, EVER));
+    world.memory.acquire_blocking(&limiter, &on(b"b", 2, EVER));
+    world.memory.acquire_blocking(&limiter, &on(b"c", 0, EVER));
+    assert_eq!(world.totals().keys, 0);
+}

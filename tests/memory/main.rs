@@ -1,0 +1,10 @@
+//! The embedded backend. On a virtual clock, so that no test sleeps, but for those with real threads.
+mod cancelling;
+mod cases;
+mod keys;
+mod kit;
+mod model;
+mod permits;
+mod threads;
+mod waiting;
+mod whole;

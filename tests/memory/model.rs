@@ -1,0 +1,470 @@
+//! Random sequences of calls, against models so simple that one sees that they are right.
+use std::collections::BTreeMap;
+
+use limiter::decision::Status;
+use limiter::limit::time::Span;
+use limiter::op::Request;
+use proptest::prelude::*;
+
+use crate::kit::*;
+
+/// What can happen to a semaphore. Indices are taken modulo what there is.
+#[derive(Clone, Debug)]
+enum Step {
+    Try(u64),
+    /// Weight, wait, lease.
+    Wait(u64, Option<u64>, Option<u64>),
+    Release(usize),
+    Renew(usize, u64),
+    Cancel(usize, bool),
+    Pass(u64),
+    Poll,
+    Resize(u64),
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let weight = 1..=6u64;
+    let some = prop::option::of(1..=20u64);
+    let step = prop_oneof![
+        3 => weight.clone().prop_map(Step::Try),
+        6 => (weight, some.clone(), some).prop_map(|(w, wait, lease)| Step::Wait(w, wait, lease)),
+        6 => any::<usize>().prop_map(Step::Release),
+        1 => (any::<usize>(), 1..=20u64).prop_map(|(i, lease)| Step::Renew(i, lease)),
+        3 => (any::<usize>(), any::<bool>()).prop_map(|(i, detach)| Step::Cancel(i, detach)),
+        4 => (0..=8u64).prop_map(Step::Pass),
+        3 => Just(Step::Poll),
+        1 => (1..=6u64).prop_map(Step::Resize),
+    ];
+    prop::collection::vec(step, 1..80)
+}
+
+#[derive(Clone, Debug)]
+struct Waiter {
+    weight: u64,
+    deadline: Option<u64>,
+    lease: Option<u64>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Holder {
+    weight: u64,
+    ends: Option<u64>,
+    lease: Option<u64>,
+}
+
+/// A semaphore by the book: holders and waiters in lists, time in whole ticks. Both are known by the
+/// number of the request.
+#[derive(Default)]
+struct Model {
+    now: u64,
+    capacity: u64,
+    holders: BTreeMap<usize, Holder>,
+    waiters: BTreeMap<usize, Waiter>,
+    /// Completions that were not polled yet.
+    done: Vec<(usize, Status)>,
+}
+
+impl Model {
+    fn used(&self) -> u64 {
+        self.holders.values().map(|h| h.weight).sum()
+    }
+
+    fn ask(&mut self, n: usize, waiter: Waiter, patient: bool) -> Status {
+        if waiter.weight > self.capacity {
+            return Status::Never;
+        }
+        if self.waiters.is_empty() && self.used() + waiter.weight <= self.capacity {
+            self.hold(n, &waiter);
+            return Status::Ok;
+        }
+        if !patient {
+            return Status::Denied;
+        }
+        self.waiters.insert(n, waiter);
+        Status::Pending
+    }
+
+    fn hold(&mut self, n: usize, waiter: &Waiter) {
+        let ends = waiter.lease.map(|lease| self.now + lease);
+        self.holders.insert(
+            n,
+            Holder {
+                weight: waiter.weight,
+                ends,
+                lease: waiter.lease,
+            },
+        );
+    }
+
+    fn pump(&mut self) {
+        while let Some((&n, waiter)) = self.waiters.iter().next() {
+            let waiter = waiter.clone();
+            if waiter.weight <= self.capacity && self.used() + waiter.weight > self.capacity {
+                return;
+            }
+            self.waiters.remove(&n);
+            if waiter.weight > self.capacity {
+                self.done.push((n, Status::Never));
+            } else {
+                self.hold(n, &waiter);
+                self.done.push((n, Status::Ok));
+            }
+        }
+    }
+
+    fn pass(&mut self, ticks: u64) {
+        for _ in 0..ticks {
+            self.now += 1;
+            let now = self.now;
+            self.holders.retain(|_, h| h.ends != Some(now));
+            self.pump();
+            while let Some(n) = self
+                .waiters
+                .iter()
+                .find(|(_, w)| w.deadline == Some(now))
+                .map(|(n, _)| *n)
+            {
+                self.waiters.remove(&n);
+                self.done.push((n, Status::Denied));
+                self.pump();
+            }
+        }
+    }
+
+    fn resize(&mut self, capacity: u64) {
+        self.capacity = capacity;
+        let heavy = self.waiters.iter().filter(|(_, w)| w.weight > capacity);
+        let heavy: Vec<usize> = heavy.map(|(n, _)| *n).collect();
+        for n in heavy {
+            self.waiters.remove(&n);
+            self.done.push((n, Status::Never));
+        }
+        self.pump();
+    }
+}
+
+const TICK: u64 = 1_000;
+
+/// Model and backend side by side.
+struct Pair {
+    world: World,
+    queue: std::sync::Arc<limiter::queue::Queue>,
+    limiter: std::sync::Arc<limiter::memory::Named>,
+    model: Model,
+    /// Permits and ops by the number of their request.
+    permits: BTreeMap<usize, u64>,
+    ops: Vec<(usize, u64)>,
+    requests: usize,
+}
+
+impl Pair {
+    fn new() -> Pair {
+        let world = World::new();
+        let model = Model {
+            capacity: 4,
+            ..Model::default()
+        };
+        Pair {
+            queue: world.queue(),
+            limiter: world.limiter("n", [sem(model.capacity)]),
+            world,
+            model,
+            permits: BTreeMap::new(),
+            ops: Vec::new(),
+            requests: 0,
+        }
+    }
+
+    fn ask(&mut self, weight: u64, wait: Option<Option<u64>>, lease: Option<u64>) {
+        let n = self.requests;
+        self.requests += 1;
+        let patience = match wait {
+            None => Some(Span::ZERO),
+            Some(ticks) => ticks.map(|t| Span(t * TICK)),
+        };
+        let request = Request {
+            lease: lease.map(|t| Span(t * TICK)),
+            renew: lease.is_none(),
+            user_data: n as u64,
+            ..ask(weight, patience)
+        };
+        let decision = self.world.submit(&self.limiter, &self.queue, request);
+        let deadline = wait.flatten().map(|t| self.model.now + t);
+        let expected = self.model.ask(
+            n,
+            Waiter {
+                weight,
+                deadline,
+                lease,
+            },
+            wait.is_some(),
+        );
+        assert_eq!(decision.status, expected, "request {n}");
+        if decision.status == Status::Ok {
+            self.permits.insert(n, decision.permit);
+        }
+        if decision.status == Status::Pending {
+            self.ops.push((n, decision.op));
+        }
+    }
+
+    fn poll(&mut self) {
+        let mut polled = Vec::new();
+        for decision in done(&self.queue) {
+            let n = decision.user_data as usize;
+            polled.push((n, decision.status));
+            if decision.status == Status::Ok {
+                self.permits.insert(n, decision.permit);
+            }
+        }
+        assert_eq!(polled, std::mem::take(&mut self.model.done));
+    }
+
+    fn cancel(&mut self, (n, op): (usize, u64), detach: bool) {
+        let status = self.world.memory.cancel(op, detach);
+        let waited = self.model.waiters.remove(&n).is_some();
+        let unpolled = self.model.done.iter().position(|(other, _)| *other == n);
+        assert_eq!(
+            status == Status::Ok,
+            waited || unpolled.is_some(),
+            "cancel of {n}: {status:?}"
+        );
+        if waited && !detach {
+            self.model.done.push((n, Status::Cancelled));
+        }
+        if let (Some(place), true) = (unpolled, detach) {
+            if self.model.done.remove(place).1 == Status::Ok {
+                self.model.holders.remove(&n);
+            }
+        }
+        self.model.pump();
+    }
+
+    fn step(&mut self, step: Step) {
+        match step {
+            Step::Try(weight) => self.ask(weight, None, None),
+            Step::Wait(weight, wait, lease) => self.ask(weight, Some(wait), lease),
+            Step::Release(i) if !self.permits.is_empty() => {
+                let (&n, &permit) = self.permits.iter().nth(i % self.permits.len()).unwrap();
+                let expected = match self.model.holders.remove(&n) {
+                    Some(_) => Status::Ok,
+                    None => Status::Stale,
+                };
+                assert_eq!(
+                    self.world.memory.release(permit),
+                    expected,
+                    "release of {n}"
+                );
+                self.model.pump();
+            }
+            Step::Renew(i, lease) if !self.permits.is_empty() => {
+                let (&n, &permit) = self.permits.iter().nth(i % self.permits.len()).unwrap();
+                let now = self.model.now;
+                let holder = self.model.holders.get_mut(&n);
+                let expected = if holder.is_some() {
+                    Status::Ok
+                } else {
+                    Status::Stale
+                };
+                assert_eq!(
+                    self.world.memory.renew(permit, Some(Span(lease * TICK))),
+                    expected
+                );
+                if let Some(holder) = holder.filter(|h| h.lease.is_some()) {
+                    holder.ends = Some(now + lease);
+                }
+            }
+            Step::Cancel(i, detach) if !self.ops.is_empty() => {
+                let op = self.ops[i % self.ops.len()];
+                self.cancel(op, detach);
+            }
+            Step::Pass(ticks) => {
+                self.model.pass(ticks);
+                self.world.pass(Span(ticks * TICK));
+            }
+            Step::Poll => self.poll(),
+            Step::Resize(capacity) => {
+                self.limiter = self.world.limiter("n", [sem(capacity)]);
+                // It takes effect with the next call.
+                self.world.remaining(&self.limiter);
+                self.model.resize(capacity);
+            }
+            Step::Release(_) | Step::Renew(..) | Step::Cancel(..) => {}
+        }
+        let remaining = self.model.capacity.saturating_sub(self.model.used());
+        assert_eq!(self.world.remaining(&self.limiter), remaining);
+        let totals = self.world.totals();
+        assert_eq!(totals.waiting, self.model.waiters.len() as u64);
+        assert_eq!(totals.in_flight, self.model.holders.len() as u64);
+    }
+
+    /// All that is held comes back, and with it all of the capacity.
+    fn finish(mut self) {
+        for (n, op) in std::mem::take(&mut self.ops) {
+            self.cancel((n, op), true);
+        }
+        self.poll();
+        for (n, permit) in std::mem::take(&mut self.permits) {
+            let held = self.model.holders.remove(&n).is_some();
+            assert_eq!(self.world.memory.release(permit) == Status::Ok, held);
+        }
+        assert_eq!(self.model.used(), 0);
+        assert_eq!(self.world.remaining(&self.limiter), self.model.capacity);
+    }
+}
+
+/// What can happen to one slot per tick.
+#[derive(Clone, Debug)]
+enum Slot {
+    Try,
+    /// Books for at most so many ticks ahead.
+    Wait(Option<u64>),
+    Pace(Option<u64>),
+    /// Cancels or releases early.
+    GiveUp(usize),
+    Pass(u64),
+}
+
+fn slots() -> impl Strategy<Value = Vec<Slot>> {
+    let patience = prop::option::of(0..=6u64);
+    let slot = prop_oneof![
+        2 => Just(Slot::Try),
+        4 => patience.clone().prop_map(Slot::Wait),
+        4 => patience.prop_map(Slot::Pace),
+        5 => any::<usize>().prop_map(Slot::GiveUp),
+        3 => (0..=3u64).prop_map(Slot::Pass),
+    ];
+    prop::collection::vec(slot, 1..80)
+}
+
+/// Slots by the book: the next is one tick after the last that is taken. One that is given up before its
+/// time is free again if all after it were given up, too; otherwise it passes unused.
+#[derive(Default)]
+struct Slots {
+    now: u64,
+    booked: Vec<(u64, Use)>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Use {
+    Taken,
+    GivenUp,
+    /// Given up, and its time passed.
+    Unused,
+}
+
+impl Slots {
+    fn book(&mut self, patience: Option<u64>) -> Result<u64, u64> {
+        let at = self
+            .booked
+            .last()
+            .map_or(self.now, |(at, _)| self.now.max(at + 1));
+        let delay = at - self.now;
+        if patience.is_some_and(|p| delay > p) {
+            return Err(delay);
+        }
+        self.booked.push((at, Use::Taken));
+        Ok(delay)
+    }
+
+    fn give_up(&mut self, at: u64) {
+        if at <= self.now {
+            return;
+        }
+        let newest = self.booked.last().is_some_and(|(last, _)| *last == at);
+        let slot = self.booked.iter_mut().find(|(tick, _)| *tick == at);
+        slot.expect("a slot that was booked").1 = Use::GivenUp;
+        if newest {
+            while self
+                .booked
+                .pop_if(|(_, used)| *used == Use::GivenUp)
+                .is_some()
+            {}
+            return;
+        }
+        for (at, used) in &mut self.booked {
+            if *used == Use::GivenUp && *at <= self.now {
+                *used = Use::Unused;
+            }
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_semaphore_is_what_its_model_is(steps in steps()) {
+        let mut pair = Pair::new();
+        for step in steps {
+            pair.step(step);
+        }
+        pair.finish();
+    }
+
+    #[test]
+    fn booked_slots_are_what_their_model_is(steps in slots()) {
+        let world = World::new();
+        let limiter = world.limiter("n", [tb(1, 1, Span(TICK))]);
+        let queue = world.queue();
+        let mut slots = Slots::default();
+        // What is booked ahead: its tick, and how to give it up.
+        let mut ahead: Vec<(u64, Result<u64, u64>)> = Vec::new();
+        let mut due = BTreeMap::new();
+        for step in steps {
+            match step {
+                Slot::Try => match slots.book(Some(0)) {
+                    Ok(_) => drop(world.takes(&limiter, 1)),
+                    Err(delay) => assert_eq!(world.denied(&limiter, 1), Span(delay * TICK)),
+                },
+                Slot::Pace(patience) => {
+                    let wait = patience.map(|p| Span(p * TICK));
+                    let decision = world.memory.pace(&limiter, &ask(1, wait));
+                    let booked = slots.book(patience);
+                    assert_eq!(decision.status == Status::Ok, booked.is_ok());
+                    let delay = booked.unwrap_or_else(|delay| delay);
+                    assert_eq!(decision.retry_after_us, delay * TICK);
+                    if booked.is_ok() {
+                        ahead.push((slots.now + delay, Ok(decision.permit)));
+                    }
+                }
+                Slot::Wait(patience) => {
+                    let wait = patience.map(|p| Span(p * TICK));
+                    let decision = world.submit(&limiter, &queue, ask(1, wait));
+                    match slots.book(patience) {
+                        Ok(0) => assert_eq!(decision.status, Status::Ok),
+                        Ok(delay) => {
+                            assert_eq!(decision.status, Status::Pending);
+                            ahead.push((slots.now + delay, Err(decision.op)));
+                            due.insert(slots.now + delay, decision.op);
+                        }
+                        Err(_) => assert_eq!(decision.status, Status::Denied),
+                    }
+                }
+                Slot::GiveUp(i) if !ahead.is_empty() => {
+                    let (at, how) = ahead.swap_remove(i % ahead.len());
+                    match how {
+                        Ok(permit) => assert_eq!(world.memory.release(permit), Status::Ok),
+                        Err(op) => {
+                            let expected = if at > slots.now { Status::Ok } else { Status::Stale };
+                            assert_eq!(world.memory.cancel(op, true), expected);
+                            if at > slots.now {
+                                due.remove(&at);
+                            }
+                        }
+                    }
+                    slots.give_up(at);
+                }
+                Slot::GiveUp(_) => {}
+                Slot::Pass(ticks) => {
+                    slots.now += ticks;
+                    world.pass(Span(ticks * TICK));
+                    let granted: Vec<u64> = done(&queue).iter().map(|d| d.op).collect();
+                    let later = due.split_off(&(slots.now + 1));
+                    let expected: Vec<u64> = std::mem::replace(&mut due, later).into_values().collect();
+                    assert_eq!(granted, expected);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,291 @@
+//! Penalty, reset, shutdown, and limits that change.
+use std::sync::{Arc, mpsc};
+use std::time::Duration;
+
+use limiter::decision::Decision;
+use limiter::decision::Status::*;
+use limiter::limit::time::Span;
+use limiter::op::Sink;
+
+use crate::kit::*;
+
+#[test]
+fn nothing_starts_before_a_penalty_ends_whatever_the_kind() {
+    let world = World::new();
+    let queue = world.queue();
+    for (i, rule) in [sem(5), tb(5, 1, SEC), slide(5, SEC), pacer(5, SEC, 5)]
+        .into_iter()
+        .enumerate()
+    {
+        let limiter = world.limiter(&format!("n{i}"), [rule]);
+        assert_eq!(world.memory.penalize(&limiter, b"", Span::secs(10)), Ok);
+        assert_eq!(world.denied(&limiter, 1), Span::secs(10));
+        assert_eq!(world.memory.penalize(&limiter, b"", Span::secs(3)), Ok);
+        assert_eq!(world.denied(&limiter, 1), Span::secs(10), "not shortened");
+        let late = world.submit(&limiter, &queue, ask(1, Some(Span(9_999_999))));
+        assert_eq!(late.status, Denied);
+        let op = world.waits(&limiter, &queue, ask(1, Some(Span::secs(10))));
+        world.pass(Span(9_999_999));
+        assert_eq!(done(&queue), []);
+        world.pass(Span(1));
+        assert_eq!(answers(&queue), [(op, Ok)]);
+        world.takes(&limiter, 1);
+    }
+}
+
+#[test]
+fn a_penalty_is_bounded_and_hits_one_key() {
+    let world = World::new();
+    let limiter = world.limiter("n", [sem(1)]);
+    assert_eq!(world.memory.penalize(&limiter, b"a", Span::MAX), Ok);
+    let denied = world
+        .memory
+        .acquire_blocking(&limiter, &on(b"a", 1, Some(Span::ZERO)));
+    assert_eq!(
+        (denied.status, denied.retry_after_us),
+        (Denied, 3_600_000_000)
+    );
+    let fine = world
+        .memory
+        .acquire_blocking(&limiter, &on(b"b", 1, Some(Span::ZERO)));
+    assert_eq!(fine.status, Ok);
+}
+
+#[test]
+fn a_penalty_puts_off_what_is_booked_in_order_and_denies_what_comes_too_late() {
+    let world = World::new();
+    let limiter = world.limiter("n", [tb(1, 1, SEC)]);
+    let queue = world.queue();
+    world.takes(&limiter, 1);
+    let a = world.waits(&limiter, &queue, ask(1, EVER));
+    let late = world.waits(&limiter, &queue, ask(1, Some(Span::secs(3))));
+    let b = world.waits(&limiter, &queue, ask(1, EVER));
+    world.pass(Span::millis(500));
+    world.memory.penalize(&limiter, b"", Span::secs(10));
+    let denied = done(&queue);
+    assert_eq!(
+        (denied.len(), denied[0].op, denied[0].status),
+        (1, late, Denied)
+    );
+    world.pass(Span(9_999_999));
+    assert_eq!(done(&queue), []);
+    world.pass(Span(1));
+    assert_eq!(answers(&queue), [(a, Ok)]);
+    world.pass(Span::secs(2));
+    assert_eq!(answers(&queue), [(b, Ok)]);
+}
+
+#[test]
+fn a_penalty_reaches_those_who_wait_for_a_release() {
+    let world = World::new();
+    let limiter = world.limiter("n", [sem(1)]);
+    let queue = world.queue();
+    let held = world.takes(&limiter, 1);
+    let op = world.waits(&limiter, &queue, ask(1, EVER));
+    world.memory.penalize(&limiter, b"", Span::secs(10));
+    world.memory.release(held);
+    world.pass(Span(9_999_999));
+    assert_eq!(done(&queue), []);
+    world.pass(Span(1));
+    assert_eq!(answers(&queue), [(op, Ok)]);
+}
+
+#[test]
+fn a_blocked_thread_honours_a_penalty_on_a_real_clock() {
+    let world = Arc::new(World::real());
+    let limiter = world.limiter("n", [tb(1, 1, Span::millis(20))]);
+    world.takes(&limiter, 1);
+    let thread = {
+        let (world, limiter) = (world.clone(), limiter.clone());
+        std::thread::spawn(move || world.memory.acquire_blocking(&limiter, &ask(1, EVER)))
+    };
+    while world.totals().waiting == 0 {
+        std::thread::yield_now();
+    }
+    world.memory.penalize(&limiter, b"", Span::millis(60));
+    let until = world.now();
+    let decision = thread.join().unwrap();
+    assert_eq!(decision.status, Ok);
+    assert!(
+        world.now().since(until) >= Span::millis(59),
+        "{:?}",
+        world.now().since(until)
+    );
+}
+
+#[test]
+fn reset_makes_a_key_as_new_ends_its_permits_and_decides_those_who_wait_anew() {
+    let world = World::new();
+    let queue = world.queue();
+    let limiter = world.limiter("n", [sem(2), tb(3, 1, SEC)]);
+    let held = world.takes(&limiter, 2);
+    let ops: Vec<u64> = (0..3)
+        .map(|_| world.waits(&limiter, &queue, ask(1, EVER)))
+        .collect();
+    world.memory.penalize(&limiter, b"", Span::secs(60));
+    assert_eq!(world.memory.reset(&limiter, b""), Ok);
+    assert_eq!(answers(&queue), [(ops[0], Ok), (ops[1], Ok)]);
+    assert_eq!(world.memory.release(held), Stale);
+    assert_eq!(world.memory.settle(held, 0), Stale);
+    assert_eq!((world.totals().in_flight, world.totals().waiting), (2, 1));
+    let rate = world.limiter("r", [tb(2, 1, SEC)]);
+    let old = world.takes(&rate, 2);
+    let booked: Vec<u64> = (0..3)
+        .map(|_| world.waits(&rate, &queue, ask(1, EVER)))
+        .collect();
+    assert_eq!(world.memory.reset(&rate, b""), Ok);
+    assert_eq!(answers(&queue), [(booked[0], Ok), (booked[1], Ok)]);
+    assert_eq!(world.memory.settle(old, 0), Stale);
+    world.pass(SEC);
+    assert_eq!(answers(&queue), [(booked[2], Ok)]);
+    assert_eq!(world.memory.reset(&rate, b"never seen"), Ok);
+}
+
+#[test]
+fn a_thread_that_waits_without_a_deadline_is_woken_when_a_reset_books_it() {
+    let world = Arc::new(World::real());
+    let limiter = world.limiter("n", [sem(1), tb(1, 1, Span::millis(30))]);
+    world.takes(&limiter, 1);
+    let blocked = || {
+        let (world, limiter) = (world.clone(), limiter.clone());
+        std::thread::spawn(move || world.memory.acquire_blocking(&limiter, &ask(1, EVER)))
+    };
+    let threads = [blocked(), blocked()];
+    while world.totals().waiting < 2 {
+        std::thread::yield_now();
+    }
+    world.memory.reset(&limiter, b"");
+    for thread in threads {
+        let decision = thread.join().unwrap();
+        assert_eq!(decision.status, Ok);
+        world.memory.release(decision.permit);
+    }
+}
+
+#[test]
+fn shutdown_ends_every_wait_releases_every_permit_and_refuses_every_call() {
+    let world = Arc::new(World::new());
+    let limiter = world.limiter("n", [sem(1)]);
+    let rate = world.limiter("r", [tb(1, 1, SEC)]);
+    let queue = world.queue();
+    let permit = world.takes(&limiter, 1);
+    world.takes(&rate, 1);
+    let a = world.waits(&limiter, &queue, ask(1, EVER));
+    let b = world.waits(&rate, &queue, ask(1, EVER));
+    let (tell, told) = mpsc::channel();
+    let callback = Box::new(move |decision: Decision| tell.send(decision.status).unwrap());
+    world
+        .memory
+        .acquire(&limiter, &ask(1, EVER), Sink::Callback(callback));
+    let thread = {
+        let (world, limiter) = (world.clone(), limiter.clone());
+        std::thread::spawn(move || {
+            world
+                .memory
+                .acquire_blocking(&limiter, &ask(1, EVER))
+                .status
+        })
+    };
+    while world.totals().waiting < 4 {
+        std::thread::yield_now();
+    }
+    assert_eq!(world.memory.shutdown(Some(Duration::from_secs(60))), Ok);
+    assert_eq!(thread.join().unwrap(), Closed);
+    assert_eq!(
+        told.try_recv(),
+        Result::Ok(Closed),
+        "due callbacks have run"
+    );
+    let mut ended = answers(&queue);
+    ended.sort_by_key(|(op, _)| *op);
+    assert_eq!(ended, [(a, Closed), (b, Closed)]);
+    assert_eq!(queue.poll(1, None), Err(Closed));
+    let totals = world.totals();
+    assert_eq!((totals.in_flight, totals.waiting, totals.keys), (0, 0, 0));
+    assert_eq!(world.memory.shutdown(None), Ok);
+    for status in [
+        world
+            .memory
+            .acquire_blocking(&limiter, &ask(1, EVER))
+            .status,
+        world.memory.pace(&rate, &ask(1, EVER)).status,
+        world.memory.peek(&limiter, &ask(1, EVER)).status,
+        world.submit(&limiter, &queue, ask(1, EVER)).status,
+        world.memory.release(permit),
+        world.memory.renew(permit, None),
+        world.memory.settle(permit, 1),
+        world.memory.reset(&limiter, b""),
+        world.memory.penalize(&limiter, b"", SEC),
+    ] {
+        assert_eq!(status, Closed);
+    }
+    assert_eq!(world.memory.cancel_waits(0), 0);
+    assert_eq!(world.memory.cancel(a, false), Stale);
+    assert!(world.queue().poll(1, None).is_err());
+}
+
+#[test]
+fn a_shutdown_does_not_wait_longer_than_it_may_for_a_callback() {
+    let world = World::new();
+    let limiter = world.limiter("n", [sem(1)]);
+    let (go, gone) = mpsc::channel::<()>();
+    let (begun, began) = mpsc::channel::<()>();
+    let callback = move |_: Decision| {
+        begun.send(()).unwrap();
+        gone.recv().unwrap();
+    };
+    world
+        .memory
+        .acquire(&limiter, &ask(1, EVER), Sink::Callback(Box::new(callback)));
+    began.recv().unwrap();
+    assert_eq!(
+        world.memory.shutdown(Some(Duration::from_millis(1))),
+        Timeout
+    );
+    go.send(()).unwrap();
+    assert_eq!(world.memory.shutdown(None), Ok);
+}
+
+#[test]
+fn dropping_the_backend_completes_what_waits() {
+    let world = World::new();
+    let limiter = world.limiter("n", [sem(1)]);
+    let queue = world.queue();
+    world.takes(&limiter, 1);
+    let op = world.waits(&limiter, &queue, ask(1, EVER));
+    drop(world);
+    assert_eq!(answers(&queue), [(op, Closed)]);
+    assert_eq!(queue.poll(1, None), Err(Closed));
+}
+
+#[test]
+fn the_clock_is_moved_by_hand_only_where_it_is_virtual() {
+    let world = World::new();
+    let start = world.now();
+    world.pass(SEC);
+    assert_eq!(
+        world.memory.clock_set(start),
+        Ok,
+        "back: no time has passed"
+    );
+    assert_eq!(world.now(), start + SEC);
+    world.pass(SEC);
+    assert_eq!(world.now(), start + Span::secs(2));
+    let real = World::real();
+    assert_eq!(real.memory.clock_advance(SEC), Unsupported);
+    assert_eq!(real.memory.clock_set(start), Unsupported);
+}
+
+#[test]
+fn a_clock_that_steps_back_gives_nothing_twice_and_stalls_nothing() {
+    let world = World::new();
+    let limiter = world.limiter("n", [tb(10, 1, SEC)]);
+    let start = world.now();
+    world.takes(&limiter, 10);
+    world.pass(Span::secs(10));
+    world.memory.clock_set(start + Span::secs(7));
+    world.takes(&limiter, 10);
+    assert_eq!(world.denied(&limiter, 1), SEC);
+    world.pass(SEC);
+    world.takes(&limiter, 1);
+}
