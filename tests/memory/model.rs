@@ -375,11 +375,9 @@ impl Slots {
         let slot = self.booked.iter_mut().find(|(tick, _)| *tick == at);
         slot.expect("a slot that was booked").1 = Use::GivenUp;
         if newest {
-            while self
-                .booked
-                .pop_if(|(_, used)| *used == Use::GivenUp)
-                .is_some()
-            {}
+            while let Some((_, Use::GivenUp)) = self.booked.last() {
+                self.booked.pop();
+            }
             return;
         }
         for (at, used) in &mut self.booked {
