@@ -319,11 +319,11 @@ static int run_and_report(struct pool *pool) {
            AT_ONCE, STARTS_PER_SECOND, STARTS_BURST, BYTES_PER_SECOND >> 20, BYTES_BURST >> 20);
     fflush(stdout);
     if (run_pool(pool) != 0) return CANNOT_RUN;
+    result = report(&pool->record, options, pool->first_error);
+    printf("checksum of all tasks: %08" PRIx32 "\n", pool->checksum);
     if (options->record != NULL && record_save(&pool->record, options->record) != 0) {
         return CANNOT_RUN;
     }
-    result = report(&pool->record, options, pool->first_error);
-    printf("checksum of all tasks: %08" PRIx32 "\n", pool->checksum);
     return result;
 }
 
