@@ -44,9 +44,9 @@ demo: ## run the worker pool of examples/c over FILES=folder (default: this one)
 	@tools/setup.sh demo
 	$(CARGO) build --release --lib
 	@mkdir -p $(TARGET)/demo
-	$(CC) -std=c99 -O2 -Wall -Wextra -Iinclude examples/c/worker_pool.c -o $(TARGET)/demo/worker_pool \
-		$(RELEASE)/liblimiter.a -pthread -ldl -lm
-	@$(TARGET)/demo/worker_pool "$(FILES)"
+	$(CC) -std=c99 -O2 -Wall -Wextra -Werror -pedantic -Iinclude -o $(TARGET)/demo/worker_pool \
+		examples/c/worker_pool.c examples/c/worker_pool/*.c $(RELEASE)/liblimiter.a -pthread -ldl -lm
+	@$(TARGET)/demo/worker_pool --files "$(FILES)"
 
 test: ## run every test; installs the tools it lacks
 	@tools/setup.sh test
