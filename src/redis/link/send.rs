@@ -180,7 +180,7 @@ impl<'a> Sender<'a> {
         self.counters
             .sent
             .fetch_add(jobs.len() as u64, std::sync::atomic::Ordering::Relaxed);
-        match timeout_at(until.into(), exchange(&live, &jobs)).await {
+        match timeout_at(until.into(), self.exchange(&live, &jobs)).await {
             Ok(Ok(replies)) => {
                 let mut again = Vec::new();
                 for (job, reply) in jobs.into_iter().zip(replies) {
@@ -200,6 +200,48 @@ impl<'a> Sender<'a> {
                 self.silence(jobs, Silence::Timeout)
             }
         }
+    }
+
+    /// Writes the jobs and reads one reply for each.
+    async fn exchange(&self, live: &Live, jobs: &[Job<'_>]) -> RedisResult<Vec<Value>> {
+        let mut connection = live.connection();
+        if let [job] = jobs {
+            if job.ask.is_none() {
+                let whole = job.misses > 0;
+                if whole {
+                    count(&self.counters.bodies_sent);
+                }
+                let command = job.request.encode(whole);
+                return connection
+                    .send_packed_command(&command)
+                    .await
+                    .map(|reply| vec![reply]);
+            }
+        }
+        let mut pipeline = Pipeline::with_capacity(jobs.len());
+        let mut sent: Vec<&Arc<Script>> = Vec::new();
+        for job in jobs {
+            if job.ask.is_some() {
+                pipeline.cmd("ASKING");
+            }
+            let whole = send_whole(job, &mut sent);
+            if whole {
+                count(&self.counters.bodies_sent);
+            }
+            pipeline.add_command(job.request.encode(whole));
+        }
+        let replies = connection
+            .send_packed_commands(&pipeline, 0, pipeline.len())
+            .await?;
+        assert_eq!(replies.len(), pipeline.len(), "one reply for each command");
+        let mut replies = replies.into_iter();
+        let own = jobs.iter().map(|job| {
+            if job.ask.is_some() {
+                replies.next(); // to ASKING
+            }
+            replies.next().expect("counted above")
+        });
+        Ok(own.collect())
     }
 
     /// Sent, no reply: the one case in which nobody knows.
@@ -296,7 +338,10 @@ impl<'a> Sender<'a> {
 
     fn give_up(&self, job: Job<'a>, why: NotReady) {
         let failure = match why {
-            NotReady::Deadline(code) => Failure::DeadlineNotSent { code },
+            NotReady::Deadline(code) => {
+                let code = job.code.unwrap_or(code);
+                Failure::DeadlineNotSent { code }
+            }
             NotReady::Down(refusal, retry_in) => {
                 count(&self.counters.failed_fast);
                 match refusal.kind {
@@ -329,40 +374,6 @@ impl Job<'_> {
         self.code = Some(code.into());
         self
     }
-}
-
-/// Writes the jobs and reads one reply for each.
-async fn exchange(live: &Live, jobs: &[Job<'_>]) -> RedisResult<Vec<Value>> {
-    let mut connection = live.connection();
-    if let [job] = jobs {
-        if job.ask.is_none() {
-            let command = job.request.encode(job.misses > 0);
-            return connection
-                .send_packed_command(&command)
-                .await
-                .map(|reply| vec![reply]);
-        }
-    }
-    let mut pipeline = Pipeline::with_capacity(jobs.len());
-    let mut whole: Vec<&Arc<Script>> = Vec::new();
-    for job in jobs {
-        if job.ask.is_some() {
-            pipeline.cmd("ASKING");
-        }
-        pipeline.add_command(job.request.encode(send_whole(job, &mut whole)));
-    }
-    let replies = connection
-        .send_packed_commands(&pipeline, 0, pipeline.len())
-        .await?;
-    assert_eq!(replies.len(), pipeline.len(), "one reply for each command");
-    let mut replies = replies.into_iter();
-    let own = jobs.iter().map(|job| {
-        if job.ask.is_some() {
-            replies.next(); // to ASKING
-        }
-        replies.next().expect("counted above")
-    });
-    Ok(own.collect())
 }
 
 /// A script that was missing goes whole once for all of a batch that need it; only where the server

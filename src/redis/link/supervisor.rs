@@ -4,6 +4,7 @@
 //! States: `Idle` until somebody calls; `Connecting` during an attempt; `Up`; `Waiting` between
 //! attempts. Callers wait for `Up` to their own deadlines and never drive the connecting themselves,
 //! so a caller that goes away leaves nothing half done.
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
@@ -33,8 +34,8 @@ const TELLING: Duration = Duration::from_millis(100);
 const PROMPT_CAP: Duration = Duration::from_millis(250);
 /// A connection that lived this long was a good one, used or not.
 const PROVEN_AFTER: Duration = Duration::from_secs(5);
-/// The same complaint is logged once in this time.
-const COMPLAINT_INTERVAL: Duration = Duration::from_secs(60);
+/// The same thing is logged once in this time.
+const SAID_FOR: Duration = Duration::from_secs(60);
 /// How often a sentinel is asked whether the master is still the master.
 const MASTER_CHECK: Duration = Duration::from_secs(2);
 
@@ -232,24 +233,24 @@ impl Core {
     async fn run(self: Arc<Core>) {
         let (least, most) = self.settings.backoff;
         let mut backoff = Backoff::new(least, most);
-        let mut complaints = Complaints::default();
+        let mut said = Said::default();
         let mut failed: Option<Failed> = None;
         loop {
             self.state.send_replace(State::Connecting(failed.clone()));
             let refusal = match self.attempt().await {
                 Ok((live, driver)) => {
                     count(&self.reporter.counters.connected);
-                    self.reporter.log(
-                        Level::Info,
-                        format_args!("{}: connected to {}", self.name, live.addr),
-                    );
+                    if said.worth_saying("up") {
+                        let text = format_args!("{}: connected to {}", self.name, live.addr);
+                        self.reporter.log(Level::Info, text);
+                    }
                     self.state.send_replace(State::Up(live.clone()));
                     let why = self.serve(&live, driver).await;
                     self.trouble.notify_one();
                     failed = None;
                     if live.was_good() {
                         backoff.reset();
-                        self.complain(&mut complaints, &why);
+                        self.complain(&mut said, &why);
                         continue;
                     }
                     why
@@ -259,7 +260,7 @@ impl Core {
                     refusal
                 }
             };
-            self.complain(&mut complaints, &refusal);
+            self.complain(&mut said, &refusal);
             let cap = match refusal.kind {
                 Kind::Prompt => PROMPT_CAP,
                 Kind::Costly | Kind::Auth => Duration::MAX,
@@ -360,12 +361,10 @@ impl Core {
         }
     }
 
-    fn complain(&self, complaints: &mut Complaints, refusal: &Refusal) {
-        if complaints.worth_saying(refusal) {
-            self.reporter.log(
-                Level::Warning,
-                format_args!("{}: {refusal}; trying on", self.name),
-            );
+    fn complain(&self, said: &mut Said, refusal: &Refusal) {
+        if said.worth_saying(&refusal.code) {
+            let text = format_args!("{}: {refusal}; trying on", self.name);
+            self.reporter.log(Level::Warning, text);
         }
     }
 }
@@ -374,23 +373,15 @@ fn dropped() -> Refusal {
     Refusal::new("DROPPED", "the connection ended", Kind::Prompt)
 }
 
-/// What was logged last, so that trouble that lasts does not fill the log.
+/// What was logged when, so that trouble that lasts or flaps does not fill the log.
 #[derive(Default)]
-struct Complaints {
-    last: Option<(Instant, Arc<str>)>,
-}
+struct Said(HashMap<Arc<str>, Instant>);
 
-impl Complaints {
-    fn worth_saying(&mut self, refusal: &Refusal) -> bool {
+impl Said {
+    fn worth_saying(&mut self, code: &str) -> bool {
         let now = Instant::now();
-        let said = self
-            .last
-            .as_ref()
-            .is_some_and(|(at, code)| *code == refusal.code && now - *at < COMPLAINT_INTERVAL);
-        if !said {
-            self.last = Some((now, refusal.code.clone()));
-        }
-        !said
+        self.0.retain(|_, at| now - *at < SAID_FOR);
+        !self.0.contains_key(code) && self.0.insert(code.into(), now).is_none()
     }
 }
 

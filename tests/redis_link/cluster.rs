@@ -1,0 +1,193 @@
+//! A cluster whose slots move and whose masters die.
+use std::time::{Duration, Instant};
+
+use limiter::redis::link::{Class, Failure, Lane, slot_of};
+
+use crate::rig::{Answer, Rig, call, figure, increment};
+use crate::support::cluster::{NODE_TIMEOUT_MS, TestCluster};
+use crate::support::server::Server;
+use crate::support::{eventually, ms, secs};
+
+const TWO_KEYS: &str = "redis.call('INCR', KEYS[2]) return redis.call('INCR', KEYS[1])";
+
+fn batch(rig: &Rig, keys: usize, class: Class) -> Vec<Answer> {
+    let (tell, told) = std::sync::mpsc::channel();
+    let (link, deadline) = (rig.link.clone(), Instant::now() + ms(1000));
+    rig.handle.spawn(async move {
+        let requests: Vec<_> = (0..keys).map(|n| increment(&format!("{{b{n}}}"))).collect();
+        tell.send(link.batch(Lane::Bulk, &requests, deadline, class).await)
+            .unwrap();
+    });
+    told.recv_timeout(secs(3)).unwrap()
+}
+
+/// Moves one slot, with what it holds, from one master to another, as redis-cli does.
+fn migrate(slot: u16, from: &Server, to: &Server, all: &[Server], while_open: impl FnOnce()) {
+    let (slot, port) = (slot.to_string(), to.port.to_string());
+    let from_id: String = from.ask(&["CLUSTER", "MYID"]);
+    let to_id: String = to.ask(&["CLUSTER", "MYID"]);
+    to.ask::<()>(&["CLUSTER", "SETSLOT", &slot, "IMPORTING", &from_id]);
+    from.ask::<()>(&["CLUSTER", "SETSLOT", &slot, "MIGRATING", &to_id]);
+    let keys: Vec<String> = from.ask(&["CLUSTER", "GETKEYSINSLOT", &slot, "1000"]);
+    let (first, rest) = keys.split_at(keys.len().min(1));
+    for key in first {
+        from.ask::<String>(&["MIGRATE", "127.0.0.1", &port, key, "0", "1000"]);
+    }
+    while_open();
+    for key in rest {
+        from.ask::<String>(&["MIGRATE", "127.0.0.1", &port, key, "0", "1000"]);
+    }
+    for node in [to, from] {
+        node.ask::<()>(&["CLUSTER", "SETSLOT", &slot, "NODE", &to_id]);
+    }
+    for node in all {
+        let _ = node.try_ask::<()>(&["CLUSTER", "SETSLOT", &slot, "NODE", &to_id]);
+    }
+}
+
+#[test]
+fn a_batch_over_all_nodes_a_migration_and_a_failover() {
+    let mut cluster = TestCluster::start();
+    let rig = Rig::new(&cluster.url());
+    let results = batch(&rig, 60, Class::AtMostOnce);
+    assert!(results.iter().all(Result::is_ok), "{results:?}");
+    assert!((0..60).all(|n| cluster.number(&format!("{{b{n}}}")) == 1));
+    assert_eq!(rig.link.stats().redirected, 0, "the map was read first");
+
+    migration(&cluster, &rig);
+    failover(&mut cluster, &rig);
+}
+
+fn migration(cluster: &TestCluster, rig: &Rig) {
+    let pair = ["{m}:1", "{m}:2"];
+    let both = || call(TWO_KEYS, &pair, &[]);
+    rig.run(Lane::Bulk, both(), secs(2), Class::AtMostOnce)
+        .unwrap();
+    let slot = slot_of(b"{m}");
+    let owner = cluster.nodes[..3]
+        .iter()
+        .position(|n| n.try_ask::<Option<u64>>(&["GET", pair[0]]).is_ok())
+        .unwrap();
+    let (from, to) = (&cluster.nodes[owner], &cluster.nodes[(owner + 1) % 3]);
+    let mut stuck = None;
+    migrate(slot, from, to, &cluster.nodes, || {
+        // One key here, one there: TRYAGAIN, and it runs once the other has moved too.
+        let waiting = rig.begin(Lane::Bulk, both(), secs(5), Class::AtMostOnce);
+        // A key that does not exist yet is asked for at the new owner.
+        let fresh = rig.run(Lane::Bulk, increment("{m}:3"), secs(2), Class::AtMostOnce);
+        assert_eq!(fresh, Ok(redis::Value::Int(1)));
+        stuck = Some(waiting);
+    });
+    let (answer, took) = stuck.unwrap().recv_timeout(secs(5)).unwrap();
+    assert_eq!(
+        answer,
+        Ok(redis::Value::Int(2)),
+        "executed exactly once more"
+    );
+    figure("a two-key script held up by a migration", took);
+    for n in 3..=10 {
+        assert_eq!(
+            rig.run(Lane::Bulk, both(), secs(2), Class::AtMostOnce),
+            Ok(redis::Value::Int(n))
+        );
+    }
+    assert!(rig.link.stats().redirected > 0);
+    let settled = rig.link.stats().redirected;
+    eventually("the new map is used", secs(2), || {
+        rig.run(Lane::Bulk, increment("{m}:3"), secs(2), Class::AtMostOnce)
+            .unwrap();
+        rig.link.stats().redirected == settled
+    });
+}
+
+fn failover(cluster: &mut TestCluster, rig: &Rig) {
+    cluster.settled();
+    let keys: Vec<String> = (0..60).map(|n| format!("{{b{n}}}")).collect();
+    let dead = cluster.nodes[0].port;
+    let on_dead: Vec<usize> = (0..60)
+        .filter(|n| {
+            cluster.nodes[0]
+                .try_ask::<Option<u64>>(&["GET", &keys[*n]])
+                .is_ok()
+        })
+        .collect();
+    assert!(on_dead.len() > 5);
+    cluster.nodes[0].ask::<u64>(&["WAIT", "1", "2000"]);
+    cluster.nodes[0].kill();
+    let began = Instant::now();
+    let (promoted, (took, succeeded, unknown)) = std::thread::scope(|scope| {
+        let watching = scope.spawn(|| {
+            let replica = &cluster.nodes[3];
+            eventually("promotion", secs(10), || {
+                replica.info("replication", "role") == "master"
+            });
+            began.elapsed()
+        });
+        let outcome = until_all_answer(rig, &on_dead, began);
+        (watching.join().unwrap(), outcome)
+    });
+    figure(
+        &format!("cluster failover (node-timeout {NODE_TIMEOUT_MS} ms)"),
+        took,
+    );
+    let ours = took.saturating_sub(promoted);
+    figure("of that, after the replica was promoted", ours);
+    assert!(ours < ms(700), "{ours:?}");
+    let url = cluster.url().replace(&format!("127.0.0.1:{dead},"), "");
+    let rig = Rig::new(&url);
+    for (n, key) in keys.iter().enumerate() {
+        let answer = rig
+            .run(Lane::Bulk, increment(key), secs(2), Class::AtMostOnce)
+            .unwrap();
+        let ran = redis::from_redis_value::<u64>(answer).unwrap() - 1;
+        assert!(
+            ran >= succeeded[n] && ran <= succeeded[n] + unknown[n],
+            "{key}: ran {ran}, {} answered, {} unknown",
+            succeeded[n],
+            unknown[n]
+        );
+    }
+}
+
+/// Increments 60 keys until all are answered: when, and for each key how many increments were
+/// answered and how many nobody knows of.
+fn until_all_answer(
+    rig: &Rig,
+    on_dead: &[usize],
+    began: Instant,
+) -> (Duration, Vec<u64>, Vec<u64>) {
+    let (mut succeeded, mut unknown) = (vec![1u64; 60], vec![0u64; 60]);
+    loop {
+        let results = batch(rig, 60, Class::AtMostOnce);
+        for (n, result) in results.iter().enumerate() {
+            match result {
+                Ok(_) => succeeded[n] += 1,
+                Err(Failure::Ambiguous(_)) => unknown[n] += 1,
+                Err(failure) => assert!(failure.not_executed(), "{failure}"),
+            }
+            assert!(
+                result.is_ok() || on_dead.contains(&n),
+                "the living serve: {result:?}"
+            );
+        }
+        if results.iter().all(Result::is_ok) {
+            return (began.elapsed(), succeeded, unknown);
+        }
+        assert!(began.elapsed() < secs(10), "no failover: {results:?}");
+        std::thread::sleep(ms(5));
+    }
+}
+
+#[test]
+fn a_server_that_is_no_cluster_says_so() {
+    let server = Server::start();
+    let rig = Rig::new(&server.url().replace("redis://", "redis-cluster://"));
+    eventually("the reason is given", secs(3), || {
+        match rig.once("k", ms(200)) {
+            Err(Failure::NotExecuted { code, .. } | Failure::DeadlineNotSent { code }) => {
+                &*code == "ERR"
+            }
+            other => panic!("{other:?}"),
+        }
+    });
+}

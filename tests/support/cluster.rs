@@ -1,0 +1,121 @@
+//! A cluster: three masters with a replica each.
+use super::process::free_port;
+use super::server::Server;
+use super::{eventually, secs};
+
+pub struct TestCluster {
+    /// The first three are masters at the start; node n+3 is the replica of node n.
+    pub nodes: Vec<Server>,
+}
+
+/// How long a node may be silent before the others vote it out.
+pub const NODE_TIMEOUT_MS: u64 = 1000;
+
+impl TestCluster {
+    pub fn start() -> TestCluster {
+        let nodes: Vec<Server> = std::thread::scope(|scope| {
+            let boots: Vec<_> = (0..6).map(|_| scope.spawn(boot)).collect();
+            boots.into_iter().map(|boot| boot.join().unwrap()).collect()
+        });
+        let cluster = TestCluster { nodes };
+        cluster.form();
+        cluster
+    }
+
+    fn form(&self) {
+        for (i, node) in self.nodes.iter().enumerate() {
+            let epoch = (i + 1).to_string();
+            node.ask::<()>(&["CLUSTER", "SET-CONFIG-EPOCH", &epoch]);
+            let other = &self.nodes[(i + 1) % 6];
+            let (port, bus) = (other.port.to_string(), other.ask_bus_port());
+            node.ask::<()>(&["CLUSTER", "MEET", "127.0.0.1", &port, &bus]);
+        }
+        for (node, (first, last)) in
+            self.nodes
+                .iter()
+                .zip([(0, 5460), (5461, 10922), (10923, 16383)])
+        {
+            let (first, last) = (first.to_string(), last.to_string());
+            node.ask::<()>(&["CLUSTER", "ADDSLOTSRANGE", &first, &last]);
+        }
+        eventually("all nodes know each other", secs(20), || {
+            self.nodes
+                .iter()
+                .all(|node| node.info_cluster("cluster_known_nodes") == "6")
+        });
+        for i in 0..3 {
+            let id: String = self.nodes[i].ask(&["CLUSTER", "MYID"]);
+            self.nodes[i + 3].ask::<()>(&["CLUSTER", "REPLICATE", &id]);
+        }
+        self.settled();
+    }
+
+    /// Waits until every running node serves and every replica follows.
+    pub fn settled(&self) {
+        eventually("the cluster serves", secs(20), || {
+            self.nodes.iter().all(|node| {
+                let role = node.info("replication", "role");
+                node.info_cluster("cluster_state") == "ok"
+                    && (role == "master" || node.info("replication", "master_link_status") == "up")
+            })
+        });
+        eventually("masters have replicas", secs(20), || {
+            let replicas = |n: &Server| {
+                n.info("replication", "connected_slaves")
+                    .parse()
+                    .unwrap_or(0)
+            };
+            self.nodes.iter().map(replicas).sum::<u32>() == 3
+        });
+    }
+
+    pub fn url(&self) -> String {
+        format!(
+            "redis-cluster://127.0.0.1:{},127.0.0.1:{}",
+            self.nodes[0].port, self.nodes[1].port
+        )
+    }
+
+    /// The sum of a key over the masters: every node is asked, whoever has it counts.
+    pub fn number(&self, key: &str) -> u64 {
+        let mut url = self.url();
+        url = url.replace("redis-cluster://", "");
+        let port = url.split([':', ',']).nth(1).unwrap().to_owned();
+        let mut command = std::process::Command::new("redis-cli");
+        let output = command
+            .args(["-c", "-p", &port, "GET", key])
+            .output()
+            .unwrap();
+        String::from_utf8(output.stdout)
+            .unwrap()
+            .trim()
+            .parse()
+            .unwrap_or(0)
+    }
+}
+
+impl Server {
+    pub fn info_cluster(&self, field: &str) -> String {
+        let text: String = self.ask(&["CLUSTER", "INFO"]);
+        let found = text
+            .lines()
+            .find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
+        found.unwrap_or_default().trim().to_owned()
+    }
+
+    fn ask_bus_port(&self) -> String {
+        let config: Vec<String> = self.ask(&["CONFIG", "GET", "cluster-port"]);
+        config[1].clone()
+    }
+}
+
+fn boot() -> Server {
+    let (bus, timeout) = (free_port().to_string(), NODE_TIMEOUT_MS.to_string());
+    #[rustfmt::skip]
+    let server = Server::with(&[
+        "--cluster-enabled", "yes", "--cluster-port", &bus, "--cluster-node-timeout", &timeout,
+        "--cluster-replica-validity-factor", "0", "--repl-ping-replica-period", "1",
+        "--cluster-require-full-coverage", "no",
+    ]);
+    server
+}
