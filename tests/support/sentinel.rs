@@ -86,12 +86,18 @@ impl Watched {
         self.sentinels[0].1.kill();
     }
 
-    /// The server that calls itself master and is known as such.
-    pub fn master(&self) -> Option<&Server> {
-        let (port, _) = self.sentinels.last().unwrap();
-        let addr = ask(*port, &["SENTINEL", "GET-MASTER-ADDR-BY-NAME", "mymaster"]);
-        let port: u16 = addr.get(1)?.parse().ok()?;
-        self.servers.iter().find(|server| server.port == port)
+    /// The master that a sentinel names, if it is not on this port.
+    pub fn master_but(&self, not: u16) -> Option<&Server> {
+        self.sentinels.iter().find_map(|(sentinel, _)| {
+            let addr = ask(
+                *sentinel,
+                &["SENTINEL", "GET-MASTER-ADDR-BY-NAME", "mymaster"],
+            );
+            let port: u16 = addr.get(1)?.parse().ok()?;
+            self.servers
+                .iter()
+                .find(|server| server.port == port && port != not)
+        })
     }
 }
 
