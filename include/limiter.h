@@ -102,6 +102,7 @@
 /*
  * Start every struct that has a struct_size with this; it sets that field and each default:
  *     limiter_request request = LIMITER_INIT(limiter_request);
+ * It is an initializer: for a declaration, not for an assignment.
  */
 #define LIMITER_INIT(type) LIMITER_INIT_##type
 #define LIMITER_INIT_limiter_limit {sizeof(limiter_limit), 0, 0, 0, 0, 0, 0, 500, 0, 0}
@@ -232,7 +233,8 @@
 /*
  * Up to `capacity` units are saved up; `refill` units come back every `period_us`, continuously or,
  * with LIMITER_INTERVAL, all at the period's end. Starts full or, with LIMITER_START_EMPTY, empty.
- * In any interval of length t it admits at most capacity + refill * t / period_us.
+ * In any interval of length t it admits at most capacity + refill * t / period_us; with
+ * LIMITER_INTERVAL at most capacity + refill * (whole periods in t + 1).
  * Source: GCRA, ITU-T I.371, in exact integers.
  */
 #define LIMITER_TOKEN_BUCKET 2
@@ -435,7 +437,8 @@ typedef struct limiter_decision {
     /* The request's. */
     uint64_t user_data;
     /*
-     * Units the limit named by `index` allows at most; of the tightest limit where none is named.
+     * Units the limit named by `index` allows at most; where none is named, of the limit that has the
+     * least remaining. A pacer's is its burst and one.
      */
     uint64_t limit;
     /* Units of it that could be taken at this moment. 0 <= remaining <= limit. */
@@ -446,7 +449,10 @@ typedef struct limiter_decision {
      * UINT64_MAX. Otherwise 0.
      */
     uint64_t retry_after_us;
-    /* Until that limit is as good as new if nobody else comes. */
+    /*
+     * Until that limit is as good as new if nobody else comes; of a sliding log, until its oldest entry
+     * leaves.
+     */
     uint64_t reset_after_us;
     /* How long the call waited. */
     uint64_t waited_us;
@@ -669,8 +675,7 @@ LIMITER_API void limiter_free(struct limiter_t *limiter);
  * Takes from all limits, or from none; waits for it up to `wait_ms`.
  *
  * LIMITER_OK: admitted; release `out->permit` when done. LIMITER_DENIED: not within `wait_ms`; where
- * that is known beforehand the answer comes at once; nothing is charged, and no place in the queue
- * is lost to others. LIMITER_NEVER, LIMITER_CANCELLED, LIMITER_CLOSED, LIMITER_OVERLOADED,
+ * that is known beforehand the answer comes at once; nothing is charged. LIMITER_NEVER, LIMITER_CANCELLED, LIMITER_CLOSED, LIMITER_OVERLOADED,
  * LIMITER_BACKEND, LIMITER_UNKNOWN_OUTCOME as named above. Those who wait for one key are admitted in
  * the order in which they came, and a call that does not wait never overtakes one that does.
  *
@@ -778,10 +783,12 @@ limiter_status limiter_renew(struct limiter_t *limiter,
                              uint32_t lease_ms);
 
 /*
- * Corrects an estimate: the permit's call used `actual_weight`, not the weight it asked for. Less is
- * given back, as far as time has not given it back already; more is charged, beyond the limit if need
- * be, and later calls wait for it. Applies to the limits that count weight, except semaphores. Once for
- * each permit, before it is released: after that, and after some thousand later calls on a limiter
+ * Corrects an estimate: the permit's call used `actual_weight`, not the weight it asked for, as if it had
+ * asked for that from the start. Less is given back, as far as time has not given it back already; more is
+ * charged, beyond the limit if need be, and later calls wait for it; those that have their time already
+ * keep it. Applies to each limit that counts weight and that this call took from, except semaphores (also
+ * where the request gave a weight for each limit: all of them are corrected to the same). Once for each
+ * permit, before it is released: after that, and after some thousand later calls on a limiter
  * without a semaphore, LIMITER_STALE with no effect. A permit that is never settled stays at its
  * estimate.
  */
@@ -859,7 +866,7 @@ limiter_status limiter_cancel(struct limiter_client_t *client,
 /*
  * Ends every wait of this client whose request had this `user_data`, blocked limiter_acquire()
  * calls of other threads included, as limiter_cancel() without flags does: what a worker pool calls to
- * stop. Answers how many it ended, or a negative status. Never waits.
+ * stop. 0 is what a request has by default, so it ends every wait that was not marked. Answers how many it ended, or a negative status. Never waits.
  */
 LIMITER_API
 int32_t limiter_cancel_waits(struct limiter_client_t *client,

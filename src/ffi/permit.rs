@@ -47,10 +47,12 @@ pub unsafe extern "C" fn limiter_renew(
     })
 }
 
-/// Corrects an estimate: the permit's call used `actual_weight`, not the weight it asked for. Less is
-/// given back, as far as time has not given it back already; more is charged, beyond the limit if need
-/// be, and later calls wait for it. Applies to the limits that count weight, except semaphores. Once for
-/// each permit, before it is released: after that, and after some thousand later calls on a limiter
+/// Corrects an estimate: the permit's call used `actual_weight`, not the weight it asked for, as if it had
+/// asked for that from the start. Less is given back, as far as time has not given it back already; more is
+/// charged, beyond the limit if need be, and later calls wait for it; those that have their time already
+/// keep it. Applies to each limit that counts weight and that this call took from, except semaphores (also
+/// where the request gave a weight for each limit: all of them are corrected to the same). Once for each
+/// permit, before it is released: after that, and after some thousand later calls on a limiter
 /// without a semaphore, LIMITER_STALE with no effect. A permit that is never settled stays at its
 /// estimate.
 ///

@@ -146,7 +146,7 @@ pub unsafe extern "C" fn limiter_cancel(
 
 /// Ends every wait of this client whose request had this `user_data`, blocked limiter_acquire()
 /// calls of other threads included, as limiter_cancel() without flags does: what a worker pool calls to
-/// stop. Answers how many it ended, or a negative status. Never waits.
+/// stop. 0 is what a request has by default, so it ends every wait that was not marked. Answers how many it ended, or a negative status. Never waits.
 ///
 /// # Safety
 /// See the header.

@@ -70,7 +70,8 @@ pub const LIMITER_PACE_NEVER: i64 = -1000;
 pub const LIMITER_SEMAPHORE: u32 = 1;
 /// Up to `capacity` units are saved up; `refill` units come back every `period_us`, continuously or,
 /// with LIMITER_INTERVAL, all at the period's end. Starts full or, with LIMITER_START_EMPTY, empty.
-/// In any interval of length t it admits at most capacity + refill * t / period_us.
+/// In any interval of length t it admits at most capacity + refill * t / period_us; with
+/// LIMITER_INTERVAL at most capacity + refill * (whole periods in t + 1).
 /// Source: GCRA, ITU-T I.371, in exact integers.
 pub const LIMITER_TOKEN_BUCKET: u32 = 2;
 /// `refill` units per `period_us`, evenly spaced. `capacity` (may be 0) is the burst: units let
@@ -216,7 +217,8 @@ pub struct limiter_decision {
     pub op: limiter_op,
     /// The request's.
     pub user_data: u64,
-    /// Units the limit named by `index` allows at most; of the tightest limit where none is named.
+    /// Units the limit named by `index` allows at most; where none is named, of the limit that has the
+    /// least remaining. A pacer's is its burst and one.
     pub limit: u64,
     /// Units of it that could be taken at this moment. 0 <= remaining <= limit.
     pub remaining: u64,
@@ -224,7 +226,8 @@ pub struct limiter_decision {
     /// the longest of those that deny. limiter_pace(): how long to sleep before starting. Never:
     /// UINT64_MAX. Otherwise 0.
     pub retry_after_us: u64,
-    /// Until that limit is as good as new if nobody else comes.
+    /// Until that limit is as good as new if nobody else comes; of a sliding log, until its oldest entry
+    /// leaves.
     pub reset_after_us: u64,
     /// How long the call waited.
     pub waited_us: u64,

@@ -19,8 +19,7 @@ use crate::op::{Request, Weights};
 /// Takes from all limits, or from none; waits for it up to `wait_ms`.
 ///
 /// LIMITER_OK: admitted; release `out->permit` when done. LIMITER_DENIED: not within `wait_ms`; where
-/// that is known beforehand the answer comes at once; nothing is charged, and no place in the queue
-/// is lost to others. LIMITER_NEVER, LIMITER_CANCELLED, LIMITER_CLOSED, LIMITER_OVERLOADED,
+/// that is known beforehand the answer comes at once; nothing is charged. LIMITER_NEVER, LIMITER_CANCELLED, LIMITER_CLOSED, LIMITER_OVERLOADED,
 /// LIMITER_BACKEND, LIMITER_UNKNOWN_OUTCOME as named above. Those who wait for one key are admitted in
 /// the order in which they came, and a call that does not wait never overtakes one that does.
 ///
