@@ -34,6 +34,12 @@ impl Ahead {
             .max(self.epoch_until)
     }
 
+    /// Nothing would be lost with it. An epoch other than the first has to stay: there may be bookings of
+    /// it that are still to be settled.
+    pub fn is_over(&self, now: Time) -> bool {
+        self.epoch == 0 && self.needed_until() <= now
+    }
+
     /// Counts a booking; answers where the bookings ended before.
     pub fn book(&mut self, at: Time) -> Time {
         self.seq += 1;

@@ -228,7 +228,7 @@ impl Limits {
             booking.epoch = ahead.epoch;
         } else if let Some(ahead) = &key.ahead {
             booking.epoch = ahead.epoch;
-            if ahead.needed_until() <= now {
+            if ahead.is_over(now) {
                 key.ahead = None;
             }
         }
@@ -238,7 +238,7 @@ impl Limits {
     /// Ends a booking that is not due yet, and gives back all that it took. A due one is admitted: it
     /// stays, and the answer is false. Of rates that others have booked after, the slot passes unused.
     pub fn cancel(&self, key: &mut KeyState, now: Time, booking: Booking) -> bool {
-        if booking.at <= now {
+        if booking.seq == 0 || booking.at <= now {
             return false;
         }
         self.release(key, &booking);
@@ -272,7 +272,7 @@ impl Limits {
             };
             newest = next;
         }
-        if ahead.needed_until() <= now {
+        if ahead.is_over(now) {
             key.ahead = None;
         }
     }
@@ -370,12 +370,14 @@ impl Limits {
         let base = key.base(now);
         let needed = from.rates_fresh_at(key);
         let pairs = self.limits.iter().zip(&from.limits);
+        let mut changed = false;
         for ((limit, old), state) in pairs.zip(key.states.all_mut()) {
             if limit.rule != old.rule {
                 limit.rule.reconfigure(&old.rule, state, now, base);
+                changed = true;
             }
         }
-        if needed > now {
+        if changed {
             key.ahead_mut().next_epoch(needed);
         }
     }

@@ -360,9 +360,13 @@ impl Scene<'_> {
             .filter(|spent| !spent.settled)?;
         spent.settled = true;
         if let Some(key) = keys.find(spent.key) {
-            key.named
-                .limits
-                .settle(&mut key.state, self.now, &mut spent.booking, actual);
+            // A key that was forgotten and came back under other limits has nothing of this booking; one
+            // that was changed to other limits says so by its epoch.
+            if key.named.number == spent.named {
+                key.named
+                    .limits
+                    .settle(&mut key.state, self.now, &mut spent.booking, actual);
+            }
             return Some(());
         }
         // The key was as new and has been forgotten; it may still have to take what was used beyond

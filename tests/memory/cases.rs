@@ -387,6 +387,58 @@ fn b_128_an_estimate_is_settled_once_and_more_becomes_debt() {
 }
 
 #[test]
+fn b_128_a_permit_of_other_limits_corrects_nothing() {
+    // Thirds of a microsecond mean nothing at one unit a second.
+    let (thirds, whole) = (tb(5, 3, SEC), tb(5, 1, SEC));
+    for forgotten in [false, true] {
+        let world = World::new();
+        let before = world.limiter("n", [thirds.clone()]);
+        let permits = [world.takes(&before, 1), world.takes(&before, 2)];
+        world.pass(Span::secs(60));
+        if forgotten {
+            // Tables forget what is as new when they grow.
+            let others = world.limiter("others", [tb(1, 1, SEC)]);
+            for i in 0..50_000u32 {
+                let key = i.to_be_bytes();
+                let request = Request {
+                    key: &key,
+                    ..Request::TRY
+                };
+                world.memory.acquire_blocking(&others, &request);
+            }
+        }
+        let after = world.limiter("n", [whole.clone()]);
+        world.takes(&after, 2);
+        for (permit, actual) in permits.into_iter().zip([0, 9]) {
+            world.memory.settle(permit, actual);
+            assert_eq!(world.remaining(&after), 3, "forgotten: {forgotten}");
+        }
+    }
+}
+
+#[test]
+fn b_128_a_permit_can_be_settled_whenever_limits_changed_before_it() {
+    let world = World::new();
+    world.takes(&world.limiter("n", [tb(10, 1, SEC)]), 5);
+    let changed = world.limiter("n", [tb(20, 1, SEC)]);
+    world.takes(&changed, 1);
+    world.pass(Span::secs(30));
+    for _ in 0..3 {
+        // Taken before and after the change could be forgotten.
+        let permit = world.takes(&changed, 2);
+        world.pass(SEC);
+        world.takes(&changed, 1);
+        let left = world.remaining(&changed);
+        assert_eq!(world.memory.settle(permit, 12), Ok);
+        assert!(
+            world.remaining(&changed) <= left - 9,
+            "the excess was not charged"
+        );
+        world.pass(Span::secs(30));
+    }
+}
+
+#[test]
 fn b_130_a_lowered_limit_takes_effect_at_once() {
     let world = World::new();
     world.takes(&world.limiter("n", [tb(1_000, 1, SEC)]), 1);
