@@ -60,21 +60,23 @@ header: ## generate include/limiter.h from src/ffi
 
 install: ## install to PREFIX=/usr/local (DESTDIR= for packagers)
 	@test -f $(RELEASE)/$(SO) -a -f $(RELEASE)/liblimiter.a || $(MAKE) build
-	install -d "$(LIB_TO)" "$(PC_TO)" "$(CMAKE_TO)" "$(INCLUDE_TO)"
+	install -d "$(LIB_TO)" "$(PC_TO)" "$(CMAKE_TO)" "$(INCLUDE_TO)/limiter"
 	install -m 755 $(RELEASE)/$(SO) "$(LIB_TO)/$(SO_FULL)"
 	ln -sf $(SO_FULL) "$(LIB_TO)/$(SO_ABI)"
 	ln -sf $(SO_ABI) "$(LIB_TO)/$(SO)"
 	install -m 644 $(RELEASE)/liblimiter.a "$(LIB_TO)/liblimiter.a"
-	install -m 644 include/limiter.h "$(INCLUDE_TO)/limiter.h"
+	install -m 644 include/limiter.h bindings/cpp/include/limiter.hpp "$(INCLUDE_TO)"
+	install -m 644 bindings/cpp/include/limiter/*.hpp "$(INCLUDE_TO)/limiter"
 	$(FILL) packaging/limiter.pc.in > "$(PC_TO)/limiter.pc"
 	$(FILL) packaging/limiterConfig.cmake.in > "$(CMAKE_TO)/limiterConfig.cmake"
 	$(FILL) packaging/limiterConfigVersion.cmake.in > "$(CMAKE_TO)/limiterConfigVersion.cmake"
 
 uninstall: ## remove what install put there
 	rm -f "$(LIB_TO)/$(SO_FULL)" "$(LIB_TO)/$(SO_ABI)" "$(LIB_TO)/$(SO)" "$(LIB_TO)/liblimiter.a" \
-		"$(INCLUDE_TO)/limiter.h" "$(PC_TO)/limiter.pc" "$(CMAKE_TO)/limiterConfig.cmake" \
-		"$(CMAKE_TO)/limiterConfigVersion.cmake"
+		"$(INCLUDE_TO)/limiter.h" "$(INCLUDE_TO)/limiter.hpp" "$(INCLUDE_TO)"/limiter/*.hpp \
+		"$(PC_TO)/limiter.pc" "$(CMAKE_TO)/limiterConfig.cmake" "$(CMAKE_TO)/limiterConfigVersion.cmake"
 	test ! -d "$(CMAKE_TO)" || rmdir --ignore-fail-on-non-empty "$(CMAKE_TO)"
+	test ! -d "$(INCLUDE_TO)/limiter" || rmdir --ignore-fail-on-non-empty "$(INCLUDE_TO)/limiter"
 
 clean: ## remove what was built
 	$(CARGO) clean

@@ -17,6 +17,7 @@ test | dpkg_has libc6-dbg                    | libc6-dbg
 test | command -v cmake                      | cmake
 test | command -v pkg-config                 | pkg-config
 test | command -v python3                    | python3
+test | test -f /usr/include/nlohmann/json.hpp | nlohmann-json3-dev
 END
 }
 

@@ -27,6 +27,8 @@ go          | bindings/go/test.sh
 examples    | tests/examples/run.sh
 demo-check  | tests/examples/check.sh
 readme      | tests/readme/extract.sh
+cpp         | tools/installed.sh bindings/cpp/test.sh
+parity      | tests/parity/check.sh
 END
 }
 
