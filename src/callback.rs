@@ -104,6 +104,15 @@ impl Callbacks {
             .is_some()
     }
 
+    /// Callbacks that have not begun.
+    pub fn len(&self) -> usize {
+        self.state.lock().unwrap().due.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
     /// Takes back a completion whose callback has not begun.
     pub fn take(&self, op: u64) -> Option<Decision> {
         match self.state.lock().unwrap().due.take(&Key::Completion(op))? {

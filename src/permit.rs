@@ -1,7 +1,7 @@
 //! The numbers by which permits and operations are known outside, and what remembers them.
 //!
-//! A number names the process generation it was made in, the shard that knows it, and a serial that is
-//! never used again, so a copy of an old number can be told from a live one for ever.
+//! A number names the process generation it was made in, the shard that knows it, and a serial. Serials
+//! count up and begin again only after 2^45, so a copy of an old number is told from a live one.
 use std::collections::VecDeque;
 
 use crate::decision::Status;
@@ -14,6 +14,8 @@ pub struct Numbers {
 
 impl Numbers {
     pub const SHARDS: usize = 1 << SHARD_BITS;
+    /// Permits are counted modulo this; one bit of a number's serial is left to say of which kind it is.
+    pub const PERMITS: u64 = 1 << (SERIAL_BITS - 1);
 
     /// `generation`: how many forks lie between the process that loaded the library and this one.
     pub fn new(generation: u64) -> Numbers {
@@ -44,8 +46,9 @@ impl Numbers {
     }
 
     /// A serial to start from, so that numbers of different clients do not coincide by counting alike.
+    /// Small enough to leave most serials ahead.
     pub fn start(seed: u64) -> u64 {
-        1 + (seed & SERIAL_MASK >> 1)
+        1 + (seed & SERIAL_MASK >> 6)
     }
 }
 
@@ -87,10 +90,10 @@ impl<T> Recent<T> {
                 break;
             }
             self.records.pop_front();
-            self.first += 1;
+            self.first = (self.first + 1) % Numbers::PERMITS;
         }
         self.records.push_back(Some(record));
-        self.first + self.records.len() as u64 - 1
+        (self.first + self.records.len() as u64 - 1) % Numbers::PERMITS
     }
 
     pub fn get_mut(&mut self, serial: u64) -> Option<&mut T> {
@@ -109,8 +112,8 @@ impl<T> Recent<T> {
     }
 
     fn slot(&mut self, serial: u64) -> Option<&mut Option<T>> {
-        let index = usize::try_from(serial.checked_sub(self.first)?).ok()?;
-        self.records.get_mut(index)
+        let index = serial.wrapping_sub(self.first) % Numbers::PERMITS;
+        self.records.get_mut(usize::try_from(index).ok()?)
     }
 }
 
@@ -130,6 +133,19 @@ mod tests {
         );
         assert_eq!(numbers.read(Numbers::new(4).make(1, 7)), Err(Status::Stale));
         assert_ne!(Numbers::new(0).make(0, Numbers::start(0)), 0);
+    }
+
+    #[test]
+    fn serials_begin_again_without_a_mix_up() {
+        let mut recent = Recent::new(Numbers::PERMITS - 2);
+        let serials: Vec<u64> = (0..5).map(|n| recent.push(n, |_| false)).collect();
+        assert_eq!(serials[2..], [0, 1, 2]);
+        for (n, serial) in serials.into_iter().enumerate() {
+            assert_eq!(recent.take(serial), Some(n));
+            let number = Numbers::new(1).make(9, serial << 1 | 1);
+            assert_eq!(Numbers::new(1).read(number), Ok((9, serial << 1 | 1)));
+        }
+        assert_eq!(recent.take(3), None);
     }
 
     #[test]

@@ -128,6 +128,15 @@ impl Queue {
             .is_some()
     }
 
+    /// Completions that were not polled.
+    pub fn len(&self) -> usize {
+        self.state.lock().unwrap().done.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
     /// Takes back an operation's unpolled completion.
     pub fn take(&self, op: u64) -> Option<Decision> {
         let mut state = self.state.lock().unwrap();

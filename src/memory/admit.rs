@@ -175,13 +175,12 @@ impl Scene<'_> {
         let limits = &key.named.limits;
         let verdict = limits.decide(&key.state, self.now, weights);
         let passed = !matches!(verdict.outcome, Outcome::Never | Outcome::Release);
-        if passed && key.has_queue() {
+        if passed && limits.holds() && key.has_queue() {
             let semaphore = |limit: &Limit| limit.rule.kind() == Kind::Semaphore;
             let index = limits.limits().iter().position(semaphore);
-            let index = index.expect("only semaphores have queues");
             return Verdict {
                 outcome: Outcome::Release,
-                index,
+                index: index.expect("it holds"),
             };
         }
         verdict
@@ -265,7 +264,11 @@ impl Scene<'_> {
         if let Err(status) = ready.and_then(|()| self.lease_ready(key, &terms)) {
             return Decision::of(status);
         }
-        if !self.begin_wait() {
+        let crowded = match asker {
+            Asker::Sink(Sink::Queue(queue)) => queue.len() >= self.memory.options.max_waiting,
+            _ => false,
+        };
+        if crowded || !self.begin_wait() {
             self.stats.overloaded.add(1);
             return Decision::of(Status::Overloaded);
         }

@@ -7,6 +7,7 @@ use super::scene::Scene;
 use crate::decision::{Decision, Status};
 use crate::limit::decide::Booking;
 use crate::limit::time::{Span, Time};
+use crate::permit::Numbers;
 use crate::queue::Queue;
 use crate::timer::Due;
 
@@ -116,7 +117,7 @@ impl Scene<'_> {
             return (self.spent(key, booking, false), 0);
         }
         let serial = self.book.next_held;
-        self.book.next_held += 1;
+        self.book.next_held = (serial + 1) % Numbers::PERMITS;
         let number = self.memory.numbers.make(self.book.index, serial << 1 | 1);
         let lease = terms
             .lease

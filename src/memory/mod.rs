@@ -41,7 +41,8 @@ pub use names::Named;
 /// What a memory backend is made with.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// Most waits at a time; more are answered OVERLOADED.
+    /// Most waits at a time, and most completions that were not taken, in each queue and as callbacks;
+    /// more are answered OVERLOADED.
     pub max_waiting: usize,
     /// No penalty is longer.
     pub max_penalty: Span,
@@ -117,6 +118,10 @@ impl Memory {
     /// gets the one completion. A callback sink gets every answer: PENDING, or nothing was started.
     pub fn acquire(&self, named: &Arc<Named>, request: &Request, sink: Sink) -> Decision {
         if matches!(sink, Sink::Callback(_)) {
+            if self.callbacks.len() >= self.options.max_waiting {
+                self.stats.stripe(0).overloaded.add(1);
+                return refused(request, Status::Overloaded);
+            }
             if let Err(status) = self.callbacks.ready() {
                 return refused(request, status);
             }

@@ -1,4 +1,6 @@
 //! One shard with its lock held: where everything that concerns its keys is decided.
+use std::sync::PoisonError;
+
 use hashbrown::HashMap;
 
 use super::Memory;
@@ -64,7 +66,10 @@ impl Memory {
         shard: usize,
         act: impl FnOnce(&mut Keys, &mut Scene<'_>) -> R,
     ) -> R {
-        let mut guard = self.shards[shard].lock().unwrap();
+        // A bug that unwound through here must not take the other keys of the shard with it.
+        let mut guard = self.shards[shard]
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         let Shard { keys, book } = &mut *guard;
         let mut scene = Scene {
             memory: self,

@@ -2,11 +2,11 @@
 use std::sync::Arc;
 
 use limiter::clock::Clock;
-use limiter::decision::NO_LIMIT;
 use limiter::decision::Status::*;
+use limiter::decision::{Decision, NO_LIMIT};
 use limiter::limit::time::Span;
 use limiter::memory::Options;
-use limiter::op::{Request, Weights};
+use limiter::op::{Request, Sink, Weights};
 
 use crate::kit::*;
 
@@ -248,6 +248,51 @@ fn more_waits_than_allowed_are_answered_overloaded_and_book_nothing() {
     assert_eq!(world.memory.cancel(op, false), Ok);
     world.waits(&limiter, &queue, ask(1, EVER));
     assert_eq!(world.totals().overloaded, 1);
+}
+
+#[test]
+fn completions_that_nobody_takes_are_bounded_too() {
+    let options = Options {
+        max_waiting: 2,
+        ..OPTIONS
+    };
+    let world = World::with(Clock::virtual_clock(), options, None);
+    let limiter = world.limiter("n", [tb(1, 1, SEC)]);
+    let queue = world.queue();
+    world.takes(&limiter, 1);
+    for _ in 0..2 {
+        world.waits(&limiter, &queue, ask(1, EVER));
+    }
+    world.pass(Span::secs(2));
+    assert_eq!(
+        world.submit(&limiter, &queue, ask(1, EVER)).status,
+        Overloaded
+    );
+    assert_eq!(done(&queue).len(), 2);
+    world.waits(&limiter, &queue, ask(1, EVER));
+
+    let (go, gone) = std::sync::mpsc::channel::<()>();
+    let (begun, began) = std::sync::mpsc::channel::<()>();
+    let busy = move |_: Decision| {
+        begun.send(()).unwrap();
+        gone.recv().unwrap();
+    };
+    let call = |callback| {
+        world
+            .memory
+            .acquire(&limiter, &ask(0, EVER), Sink::Callback(callback))
+    };
+    assert_eq!(call(Box::new(busy)).status, Pending);
+    began.recv().unwrap();
+    for _ in 0..2 {
+        assert_eq!(call(Box::new(|_| {})).status, Pending);
+    }
+    assert_eq!(
+        call(Box::new(|_| unreachable!("nothing was started"))).status,
+        Overloaded
+    );
+    go.send(()).unwrap();
+    assert_eq!(world.memory.shutdown(None), Ok);
 }
 
 #[test]

@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use limiter::decision::Decision;
 use limiter::decision::Status::*;
+use limiter::limit::rule::Rule;
 use limiter::limit::time::Span;
+use limiter::limit::token_bucket::TokenBucket;
 use limiter::op::Sink;
 
 use crate::kit::*;
@@ -139,6 +141,24 @@ fn reset_makes_a_key_as_new_ends_its_permits_and_decides_those_who_wait_anew() {
     world.pass(SEC);
     assert_eq!(answers(&queue), [(booked[2], Ok)]);
     assert_eq!(world.memory.reset(&rate, b"never seen"), Ok);
+}
+
+#[test]
+fn a_reset_that_starts_a_bucket_empty_denies_whom_it_makes_too_late() {
+    let world = World::new();
+    let queue = world.queue();
+    let rule = TokenBucket::new(2, 1, Span::secs(10), true).unwrap();
+    let limiter = world.limiter("n", [Rule::TokenBucket(rule)]);
+    world.denied(&limiter, 2);
+    world.pass(Span::secs(19));
+    let late = world.waits(&limiter, &queue, ask(2, Some(SEC)));
+    let patient = world.waits(&limiter, &queue, ask(2, EVER));
+    assert_eq!(world.memory.reset(&limiter, b""), Ok);
+    let denied = done(&queue);
+    assert_eq!((denied[0].op, denied[0].status), (late, Denied));
+    assert_eq!(denied[0].retry_after_us, 20_000_000);
+    world.pass(Span::secs(20));
+    assert_eq!(answers(&queue), [(patient, Ok)]);
 }
 
 #[test]
