@@ -123,6 +123,29 @@ fn a_lost_reply_runs_once_or_until_it_is_answered() {
 }
 
 #[test]
+fn what_may_have_run_is_not_called_unexecuted_because_its_retry_was() {
+    let mut server = Server::start();
+    let proxy = Proxy::before(server.port);
+    let rig = Rig::new(&proxy.url());
+    for lane in [Lane::Bulk, Lane::Control] {
+        let ping = crate::rig::command(&["PING"]);
+        rig.run(lane, ping, secs(2), Class::Idempotent).unwrap();
+        proxy.set(Mode::BlackHole);
+        let told = rig.begin(lane, increment("k"), ms(900), Class::Idempotent);
+        std::thread::sleep(ms(100));
+        server.kill(); // the retries find nobody
+        proxy.set(Mode::Forward);
+        let (answer, _) = told.recv_timeout(secs(2)).unwrap();
+        assert!(
+            matches!(answer, Err(Failure::Ambiguous(_))),
+            "{lane:?}: {answer:?}"
+        );
+        server.boot();
+        rig.recovers(secs(2));
+    }
+}
+
+#[test]
 fn a_frozen_server_is_given_up_and_few_calls_run_later() {
     let server = Server::start();
     let rig = Rig::new(&server.url());

@@ -22,7 +22,7 @@ use super::supervisor::{Goal, NotReady};
 /// One node's time to connect and tell its map.
 const PATIENCE: Duration = Duration::from_millis(400);
 /// The map is read at most this often, however many redirections arrive,
-const AT_MOST_EVERY: Duration = Duration::from_millis(50);
+const AT_MOST_EVERY: Duration = Duration::from_millis(100);
 /// and this often while a node is in trouble: a failover happens without anybody telling us.
 const IN_TROUBLE_EVERY: Duration = Duration::from_millis(250);
 /// Failed readings in a row after which callers no longer wait for a map.
@@ -153,14 +153,12 @@ impl Cluster {
         all
     }
 
-    /// True if every slot has an owner and no owner is down.
+    /// True if every slot has an owner that works, or nobody has asked yet.
     pub fn is_healthy(&self) -> bool {
         let map = self.shared.map();
-        map.is_whole()
-            && !map
-                .ranges
-                .iter()
-                .any(|(_, _, node)| node.is_down() || node.is_failing())
+        let unused = map.ranges.is_empty() && map.failures == 0;
+        let works = |node: &Node| !node.is_down() && !node.is_failing();
+        unused || map.is_whole() && map.ranges.iter().all(|(_, _, node)| works(node))
     }
 }
 

@@ -38,9 +38,14 @@ pub enum Silence {
 }
 
 impl Failure {
-    /// True if the command certainly did not run.
+    /// True if the command certainly did not run. An error that a script met on its way
+    /// (`WrongType`, `Permanent`) may have come after its first writes.
     pub fn not_executed(&self) -> bool {
-        !matches!(self, Failure::Ambiguous(_))
+        use Failure::{Auth, DeadlineNotSent, NotExecuted};
+        matches!(
+            self,
+            NotExecuted { .. } | DeadlineNotSent { .. } | Auth { .. }
+        )
     }
 }
 

@@ -46,6 +46,9 @@ struct Job<'a> {
     /// Ask there, once.
     ask: Option<Addr>,
     redirections: u32,
+    /// Tries that were sent and not answered: whatever follows, it may have run.
+    unanswered: u32,
+    silence: Silence,
     backoff: Backoff,
     /// Why it is not done yet.
     code: Option<Arc<str>>,
@@ -69,6 +72,8 @@ impl<'a> Sender<'a> {
             misses: 0,
             ask: None,
             redirections: 0,
+            unanswered: 0,
+            silence: Silence::Timeout,
             backoff: Backoff::new(BACKOFF.0, BACKOFF.1),
             code: None,
         });
@@ -167,16 +172,12 @@ impl<'a> Sender<'a> {
         };
         let now = Instant::now();
         if now >= self.deadline {
-            for job in jobs {
-                let code = job.code.unwrap_or("LATE".into());
-                (self.done)(job.index, Err(Failure::DeadlineNotSent { code }));
-            }
+            let late = NotReady::Deadline("LATE".into());
+            jobs.into_iter()
+                .for_each(|job| self.give_up(job, late.clone()));
             return Vec::new();
         }
-        let until = match self.class {
-            Class::Idempotent => self.deadline.min(now + supervisor.attempt_timeout()),
-            Class::AtMostOnce => self.deadline,
-        };
+        let until = self.reply_by(now, supervisor.attempt_timeout(), &jobs);
         self.counters
             .sent
             .fetch_add(jobs.len() as u64, std::sync::atomic::Ordering::Relaxed);
@@ -194,8 +195,9 @@ impl<'a> Sender<'a> {
             }
             Err(_) => {
                 count(&self.counters.timeouts);
-                live.timed_out(now.elapsed());
-                supervisor.breaker().failed(Instant::now());
+                if live.timed_out(now.elapsed()) {
+                    supervisor.breaker().failed(Instant::now());
+                }
                 self.routes.suspect();
                 self.silence(jobs, Silence::Timeout)
             }
@@ -244,16 +246,42 @@ impl<'a> Sender<'a> {
         Ok(own.collect())
     }
 
-    /// Sent, no reply: the one case in which nobody knows.
+    /// How long to wait for replies. What can be sent again is, after a while that doubles: a short
+    /// one suits a lost reply, a long one a slow network.
+    fn reply_by(&self, now: Instant, first: Duration, jobs: &[Job<'a>]) -> Instant {
+        let tries = jobs.iter().map(|job| job.unanswered).max().unwrap_or(0);
+        match self.class {
+            Class::Idempotent => self.deadline.min(now + first * (1 << tries.min(6))),
+            Class::AtMostOnce => self.deadline,
+        }
+    }
+
+    /// Sent, no reply: nobody knows.
     fn silence(&self, jobs: Vec<Job<'a>>, silence: Silence) -> Vec<Again<'a>> {
-        if self.class == Class::Idempotent && Instant::now() < self.deadline {
-            return jobs.into_iter().map(|job| (job, Duration::ZERO)).collect();
+        let again = self.class == Class::Idempotent && Instant::now() < self.deadline;
+        let mut remaining = Vec::new();
+        for mut job in jobs {
+            job.unanswered += 1;
+            job.silence = silence;
+            match again {
+                true => remaining.push((job, Duration::ZERO)),
+                false => self.fail(job, Failure::Ambiguous(silence)),
+            }
         }
-        for job in jobs {
+        remaining
+    }
+
+    /// Ends a job without a value. A try that did not run says nothing about one before it that
+    /// was not answered.
+    fn fail(&self, job: Job<'a>, failure: Failure) {
+        let failure = match job.unanswered > 0 && failure.not_executed() {
+            true => Failure::Ambiguous(job.silence),
+            false => failure,
+        };
+        if matches!(failure, Failure::Ambiguous(_)) {
             count(&self.counters.ambiguous);
-            (self.done)(job.index, Err(Failure::Ambiguous(silence)));
         }
-        Vec::new()
+        (self.done)(job.index, Err(failure));
     }
 
     fn judge(&self, node: &Node, live: &Live, mut job: Job<'a>, reply: Value) -> Option<Again<'a>> {
@@ -302,7 +330,7 @@ impl<'a> Sender<'a> {
                 if matches!(failure, Failure::Auth { .. }) {
                     live.end_because("the server wants a log-in");
                 }
-                (self.done)(job.index, Err(failure));
+                self.fail(job, failure);
                 None
             }
         }
@@ -310,7 +338,10 @@ impl<'a> Sender<'a> {
 
     fn missed(&self, mut job: Job<'a>, error: &ServerError) -> Option<Again<'a>> {
         job.misses += 1;
-        Some((job.because(error.code()), Duration::ZERO))
+        match job.misses <= MISSES + 1 {
+            true => Some((job.because(error.code()), Duration::ZERO)),
+            false => self.later(job, error), // sent whole: the answer is the script's own
+        }
     }
 
     fn redirected(&self, mut job: Job<'a>, error: &ServerError) -> Option<Again<'a>> {
@@ -332,14 +363,14 @@ impl<'a> Sender<'a> {
             code: error.code().into(),
             retry_in: pause,
         };
-        (self.done)(job.index, Err(failure));
+        self.fail(job, failure);
         None
     }
 
-    fn give_up(&self, job: Job<'a>, why: NotReady) {
+    fn give_up(&self, mut job: Job<'a>, why: NotReady) {
         let failure = match why {
             NotReady::Deadline(code) => {
-                let code = job.code.unwrap_or(code);
+                let code = job.code.take().unwrap_or(code);
                 Failure::DeadlineNotSent { code }
             }
             NotReady::Down(refusal, retry_in) => {
@@ -356,14 +387,14 @@ impl<'a> Sender<'a> {
                 }
             }
         };
-        (self.done)(job.index, Err(failure));
+        self.fail(job, failure);
     }
 
     fn refuse(&self, jobs: Vec<Job<'a>>, code: &str, retry_in: Duration) -> Vec<Again<'a>> {
-        for job in jobs {
+        for mut job in jobs {
             count(&self.counters.failed_fast);
-            let code = job.code.unwrap_or_else(|| code.into());
-            (self.done)(job.index, Err(Failure::NotExecuted { code, retry_in }));
+            let code = job.code.take().unwrap_or_else(|| code.into());
+            self.fail(job, Failure::NotExecuted { code, retry_in });
         }
         Vec::new()
     }

@@ -298,44 +298,45 @@ impl Core {
 
     /// Watches over a connection until it ends, and says why it did.
     async fn serve(&self, live: &Live, mut driver: Driver) -> Refusal {
-        let checks_master = matches!(self.goal, Goal::Master(_));
-        let mut next_idle_check = Instant::now() + self.settings.idle_check;
+        tokio::select! {
+            biased;
+            _ = &mut driver.0 => dropped(),
+            _ = live.end.notified() => self.replaced(live),
+            _ = self.examine(live) => self.replaced(live),
+        }
+    }
+
+    /// Returns once the connection proves useless: silent, or to a server that is not the master.
+    async fn examine(&self, live: &Live) {
+        let follows_master = matches!(self.goal, Goal::Master(_));
+        let mut idle_check = Instant::now() + self.settings.idle_check;
         let mut replies_then = live.replies.load(Relaxed);
         loop {
-            let mut wake = next_idle_check;
-            if checks_master {
+            let mut wake = idle_check;
+            if follows_master {
                 wake = wake.min(Instant::now() + MASTER_CHECK);
             }
-            let check = tokio::select! {
-                _ = &mut driver.0 => return dropped(),
-                _ = live.end.notified() => return self.replaced(live),
-                _ = live.suspect.notified() => true,
-                _ = tokio::time::sleep_until(wake.into()) => false,
-            };
-            if checks_master && !check {
-                if let Ok(addr) = self.goal.resolve(self.settings.connect).await {
-                    if addr != live.addr {
-                        live.end_because("another server is the master");
-                        continue;
-                    }
-                }
+            let suspected = timeout_at(wake.into(), live.suspect.notified())
+                .await
+                .is_ok();
+            if follows_master && !suspected && self.leads_elsewhere(live).await {
+                return live.end_because("another server is the master");
             }
-            let due = Instant::now() >= next_idle_check;
-            if due {
-                next_idle_check = Instant::now() + self.settings.idle_check;
-            }
+            let due = Instant::now() >= idle_check;
             let idle = due && replies_then == live.replies.load(Relaxed);
-            replies_then = live.replies.load(Relaxed);
-            if check || idle {
-                tokio::select! {
-                    _ = &mut driver.0 => return dropped(),
-                    _ = live.end.notified() => return self.replaced(live),
-                    alive = self.answers(live) => if !alive {
-                        live.end_because("no answer to PING");
-                    }
-                }
+            if due {
+                idle_check = Instant::now() + self.settings.idle_check;
+                replies_then = live.replies.load(Relaxed);
+            }
+            if (suspected || idle) && !self.answers(live).await {
+                return live.end_because("no answer to PING");
             }
         }
+    }
+
+    async fn leads_elsewhere(&self, live: &Live) -> bool {
+        let found = self.goal.resolve(self.settings.connect).await;
+        found.is_ok_and(|addr| addr != live.addr)
     }
 
     fn replaced(&self, live: &Live) -> Refusal {
@@ -430,13 +431,17 @@ impl Live {
         }
     }
 
-    /// No reply came within `waited`.
-    pub fn timed_out(&self, waited: Duration) {
-        if waited >= TELLING && self.silent.fetch_add(1, Relaxed) + 1 >= TIMEOUTS {
-            self.end_because("no replies");
-        } else {
+    /// No reply came within `waited`. True if that was long enough to mean something.
+    pub fn timed_out(&self, waited: Duration) -> bool {
+        if waited < TELLING {
             self.suspect.notify_one();
+            return false;
         }
+        match self.silent.fetch_add(1, Relaxed) + 1 >= TIMEOUTS {
+            true => self.end_because("no replies"),
+            false => self.suspect.notify_one(),
+        }
+        true
     }
 
     /// Sending failed.
