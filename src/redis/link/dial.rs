@@ -96,7 +96,6 @@ pub(super) struct Dialer {
     pub db: u32,
     pub tls: Option<TlsConnector>,
     pub handle: Handle,
-    pub patience: Duration,
 }
 
 /// A connection that answered. Its socket closes when this is dropped.
@@ -139,9 +138,14 @@ impl Dialer {
     }
 
     /// Connects and logs in. With `master` a replica is refused.
-    pub async fn open(&self, addr: &Addr, master: bool) -> Result<Opened, Refusal> {
+    pub async fn open(
+        &self,
+        addr: &Addr,
+        master: bool,
+        patience: Duration,
+    ) -> Result<Opened, Refusal> {
         let attempt = self.open_patiently(addr, master);
-        match tokio::time::timeout(self.patience, attempt).await {
+        match tokio::time::timeout(patience, attempt).await {
             Ok(result) => result,
             Err(_) => Err(Refusal::timeout("connecting")),
         }

@@ -84,7 +84,6 @@ impl Link {
             db: endpoint.db,
             tls,
             handle,
-            patience: settings.connect,
         };
         let reporter = Reporter {
             counters: Arc::default(),

@@ -8,6 +8,7 @@ use futures_util::stream::{FuturesUnordered, StreamExt};
 use redis::{Pipeline, RedisResult, ServerError, Value};
 use tokio::time::timeout_at;
 
+use super::dial::{Kind, Refusal};
 use super::endpoint::Addr;
 use super::failure::{self, Class as Verdict, Failure, Silence};
 use super::node::{Lane, Node};
@@ -321,14 +322,15 @@ impl<'a> Sender<'a> {
             Verdict::Later => self.later(job, &error),
             Verdict::Elsewhere => {
                 if error.code() != "CLUSTERDOWN" {
-                    live.end_because("the server is not the master");
+                    let why = "the server is not the master";
+                    live.end_because(Refusal::new(error.code(), why, Kind::Prompt));
                 }
                 self.routes.suspect();
                 self.later(job, &error)
             }
             Verdict::Final(failure) => {
-                if matches!(failure, Failure::Auth { .. }) {
-                    live.end_because("the server wants a log-in");
+                if let Failure::Auth { code, message } = &failure {
+                    live.end_because(Refusal::new(code, message, Kind::Auth));
                 }
                 self.fail(job, failure);
                 None
@@ -376,7 +378,7 @@ impl<'a> Sender<'a> {
             NotReady::Down(refusal, retry_in) => {
                 count(&self.counters.failed_fast);
                 match refusal.kind {
-                    super::dial::Kind::Auth => Failure::Auth {
+                    Kind::Auth => Failure::Auth {
                         code: refusal.code,
                         message: refusal.message,
                     },

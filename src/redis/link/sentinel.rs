@@ -30,7 +30,6 @@ struct Inner {
 
 impl Sentinels {
     pub fn new(addrs: Vec<Addr>, master: String, mut dialer: Dialer) -> Sentinels {
-        dialer.patience = PATIENCE;
         dialer.db = 0;
         Sentinels {
             master,
@@ -76,7 +75,7 @@ impl Sentinels {
 
     async fn ask_first(&self, inner: &mut Inner) -> Result<Addr, Refusal> {
         if inner.connection.is_none() {
-            inner.connection = Some(self.dialer.open(&inner.addrs[0], false).await?);
+            inner.connection = Some(self.dialer.open(&inner.addrs[0], false, PATIENCE).await?);
         }
         let opened = inner.connection.as_mut().expect("just opened");
         let mut question = redis::cmd("SENTINEL");

@@ -237,7 +237,9 @@ impl Core {
         let mut failed: Option<Failed> = None;
         loop {
             self.state.send_replace(State::Connecting(failed.clone()));
-            let refusal = match self.attempt().await {
+            let began = Instant::now();
+            let tries = failed.as_ref().map_or(0, |failed| failed.attempts);
+            let refusal = match self.attempt(tries).await {
                 Ok((live, driver)) => {
                     count(&self.reporter.counters.connected);
                     if said.worth_saying("up") {
@@ -265,13 +267,14 @@ impl Core {
                 Kind::Prompt => PROMPT_CAP,
                 Kind::Costly | Kind::Auth => Duration::MAX,
             };
-            let pause = backoff.pause(cap);
+            // An attempt that took its time was a pause already.
+            let pause = backoff
+                .pause(cap)
+                .saturating_sub(began.elapsed())
+                .max(least / 2);
             let now = failed.insert(Failed {
                 refusal,
-                attempts: failed
-                    .as_ref()
-                    .map_or(0, |failed| failed.attempts)
-                    .saturating_add(1),
+                attempts: tries.saturating_add(1),
                 next: Instant::now() + pause,
             });
             self.state.send_replace(State::Waiting(now.clone()));
@@ -280,10 +283,12 @@ impl Core {
         }
     }
 
-    async fn attempt(&self) -> Result<(Arc<Live>, Driver), Refusal> {
+    /// The first attempts are short: what they may have waited for in vain is often back already.
+    async fn attempt(&self, tries: u32) -> Result<(Arc<Live>, Driver), Refusal> {
+        let patience = self.settings.connect * (tries + 1).min(3) / 3;
         let addr = self.goal.resolve(self.settings.connect).await?;
         let master = matches!(self.goal, Goal::Master(_));
-        let opened = match self.dialer.open(&addr, master).await {
+        let opened = match self.dialer.open(&addr, master, patience).await {
             Ok(opened) => opened,
             Err(refusal) => {
                 if let Goal::Master(sentinels) = &self.goal {
@@ -320,7 +325,11 @@ impl Core {
                 .await
                 .is_ok();
             if follows_master && !suspected && self.leads_elsewhere(live).await {
-                return live.end_because("another server is the master");
+                return live.end_because(Refusal::new(
+                    "NOTMASTER",
+                    "another server is",
+                    Kind::Prompt,
+                ));
             }
             let due = Instant::now() >= idle_check;
             let idle = due && replies_then == live.replies.load(Relaxed);
@@ -329,7 +338,7 @@ impl Core {
                 replies_then = live.replies.load(Relaxed);
             }
             if (suspected || idle) && !self.answers(live).await {
-                return live.end_because("no answer to PING");
+                return live.end_because(silent("no answer to PING"));
             }
         }
     }
@@ -341,12 +350,8 @@ impl Core {
 
     fn replaced(&self, live: &Live) -> Refusal {
         count(&self.reporter.counters.replaced);
-        let why = live
-            .why
-            .lock()
-            .expect("no panic while held")
-            .unwrap_or("replaced");
-        Refusal::new("REPLACED", why, Kind::Prompt)
+        let why = live.why.lock().expect("no panic while held");
+        why.clone().expect("whoever ends it says why")
     }
 
     async fn answers(&self, live: &Live) -> bool {
@@ -374,6 +379,10 @@ fn dropped() -> Refusal {
     Refusal::new("DROPPED", "the connection ended", Kind::Prompt)
 }
 
+fn silent(what: &str) -> Refusal {
+    Refusal::new("SILENT", what, Kind::Prompt)
+}
+
 /// What was logged when, so that trouble that lasts or flaps does not fill the log.
 #[derive(Default)]
 struct Said(HashMap<Arc<str>, Instant>);
@@ -399,7 +408,7 @@ pub(super) struct Live {
     proven: AtomicBool,
     end: Notify,
     suspect: Notify,
-    why: Mutex<Option<&'static str>>,
+    why: Mutex<Option<Refusal>>,
 }
 
 impl Live {
@@ -438,7 +447,7 @@ impl Live {
             return false;
         }
         match self.silent.fetch_add(1, Relaxed) + 1 >= TIMEOUTS {
-            true => self.end_because("no replies"),
+            true => self.end_because(silent("no replies")),
             false => self.suspect.notify_one(),
         }
         true
@@ -446,7 +455,7 @@ impl Live {
 
     /// Sending failed.
     pub fn broke(&self) {
-        self.end_because("the connection ended");
+        self.end_because(dropped());
     }
 
     /// Nothing can be sent any more. What this answers `false` for is taken by the driver.
@@ -455,7 +464,7 @@ impl Live {
     }
 
     /// Takes the connection out of service.
-    pub fn end_because(&self, why: &'static str) {
+    pub fn end_because(&self, why: Refusal) {
         self.why
             .lock()
             .expect("no panic while held")
