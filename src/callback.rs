@@ -1,7 +1,8 @@
 //! The thread on which callbacks run: its own, so that a slow one delays nothing but other callbacks.
+use crate::sync::{Condvar, Mutex};
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::config::LostHook;
@@ -59,7 +60,7 @@ impl Callbacks {
 
     /// Makes sure that callbacks will run. To be asked before promising one.
     pub fn ready(self: &Arc<Callbacks>) -> Result<(), Status> {
-        let mut state = self.state.lock().unwrap();
+        let mut state = self.state.lock();
         if !state.running && !state.closed {
             let callbacks = Arc::clone(self);
             runtime::spawn("limiter-callback", move || callbacks.run())
@@ -74,7 +75,6 @@ impl Callbacks {
         let job = Job::Completion(decision, callback);
         self.state
             .lock()
-            .unwrap()
             .due
             .push(Key::Completion(decision.op), job);
     }
@@ -84,7 +84,6 @@ impl Callbacks {
         if self.lost.is_some() && self.ready().is_ok() {
             self.state
                 .lock()
-                .unwrap()
                 .due
                 .push(Key::Lost(permit), Job::Lost(permit));
         }
@@ -96,12 +95,7 @@ impl Callbacks {
 
     /// Whether this operation's callback waits to be run.
     pub fn holds(&self, op: u64) -> bool {
-        self.state
-            .lock()
-            .unwrap()
-            .due
-            .get(&Key::Completion(op))
-            .is_some()
+        self.state.lock().due.get(&Key::Completion(op)).is_some()
     }
 
     /// Callbacks that have not begun.
@@ -115,7 +109,7 @@ impl Callbacks {
 
     /// Takes back a completion whose callback has not begun.
     pub fn take(&self, op: u64) -> Option<Decision> {
-        match self.state.lock().unwrap().due.take(&Key::Completion(op))? {
+        match self.state.lock().due.take(&Key::Completion(op))? {
             Job::Completion(decision, _) => Some(decision),
             Job::Lost(_) => unreachable!("its key is another"),
         }
@@ -124,16 +118,16 @@ impl Callbacks {
     /// Waits until every callback that is due has run; false if that took longer than `timeout`.
     pub fn drain(&self, timeout: Option<Duration>) -> bool {
         let deadline = timeout.and_then(|t| Instant::now().checked_add(t));
-        let mut state = self.state.lock().unwrap();
+        let mut state = self.state.lock();
         while state.busy || !state.due.is_empty() {
             state = match deadline {
-                None => self.changed.wait(state).unwrap(),
+                None => self.changed.wait(state),
                 Some(deadline) => {
                     let left = deadline.saturating_duration_since(Instant::now());
                     if left.is_zero() {
                         return false;
                     }
-                    self.changed.wait_timeout(state, left).unwrap().0
+                    self.changed.wait_timeout(state, left)
                 }
             };
         }
@@ -142,26 +136,26 @@ impl Callbacks {
 
     /// The thread ends when it has run what is due.
     pub fn close(&self) {
-        self.state.lock().unwrap().closed = true;
+        self.state.lock().closed = true;
         self.changed.notify_all();
     }
 
     fn run(&self) {
         INSIDE.set(true);
-        let mut state = self.state.lock().unwrap();
+        let mut state = self.state.lock();
         loop {
             let Some(job) = state.due.pop() else {
                 if state.closed {
                     return;
                 }
-                state = self.changed.wait(state).unwrap();
+                state = self.changed.wait(state);
                 continue;
             };
             state.busy = true;
             drop(state);
             // A callback that unwinds has had its call; the others still want theirs.
             let _ = catch_unwind(AssertUnwindSafe(|| self.call(job)));
-            state = self.state.lock().unwrap();
+            state = self.state.lock();
             state.busy = false;
             self.changed.notify_all();
         }

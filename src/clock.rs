@@ -1,6 +1,7 @@
 //! The time a memory client lives by: the system's monotonic clock, or one that a test moves.
+use crate::sync::Mutex;
+use std::sync::MutexGuard;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use crate::limit::time::{Monotone, Span, Time};
@@ -80,7 +81,7 @@ impl Clock {
     pub(crate) fn source(&self) -> Option<MutexGuard<'_, Source>> {
         match &self.0 {
             Kind::Monotonic { .. } => None,
-            Kind::Virtual { source, .. } => Some(source.lock().unwrap()),
+            Kind::Virtual { source, .. } => Some(source.lock()),
         }
     }
 

@@ -4,7 +4,7 @@
 //! - [`limit`]: the algorithms, pure: state + time + weight -> decision.
 //! - [`decision`]: the words every layer shares: status, decision.
 //! - [`config`]: a client's settings, from strings.
-//! - [`stats`]: what is counted.
+//! - [`stats`]: what is counted. [`sync`]: locks that a bug does not poison.
 //! - [`runtime`], [`fork`]: the library's threads, and what a fork does to what it holds.
 //! - [`clock`], [`timer`]: time, and what falls due.
 //! - [`op`], [`queue`], [`callback`], over [`mailbox`]: what is asked, and the ways its one answer takes.
@@ -32,4 +32,5 @@ pub mod queue;
 pub mod redis;
 pub mod runtime;
 pub mod stats;
+pub mod sync;
 pub mod timer;

@@ -1,5 +1,6 @@
 //! What is asked, and where its answer goes.
-use std::sync::{Arc, Condvar, Mutex};
+use crate::sync::{Condvar, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::callback::{Callback, Callbacks};
@@ -73,15 +74,10 @@ impl Parker {
     /// which the operation is due has changed.
     pub fn wait(&self, longest: Option<Duration>) -> Option<Decision> {
         let nothing = |parked: &mut Parked| parked.decision.is_none() && !parked.nudged;
-        let parked = self.state.lock().unwrap();
+        let parked = self.state.lock();
         let mut parked = match longest {
-            None => self.changed.wait_while(parked, nothing).unwrap(),
-            Some(t) => {
-                self.changed
-                    .wait_timeout_while(parked, t, nothing)
-                    .unwrap()
-                    .0
-            }
+            None => self.changed.wait_while(parked, nothing),
+            Some(t) => self.changed.wait_timeout_while(parked, t, nothing),
         };
         parked.nudged = false;
         parked.decision
@@ -102,7 +98,7 @@ impl Wakes {
     pub fn deliver(&mut self, sink: Sink, decision: Decision, callbacks: &Callbacks) -> bool {
         match sink {
             Sink::Thread(parker) => {
-                let before = parker.state.lock().unwrap().decision.replace(decision);
+                let before = parker.state.lock().decision.replace(decision);
                 assert!(before.is_none(), "an operation completes once");
                 self.parkers.push(parker);
                 true
@@ -122,7 +118,7 @@ impl Wakes {
 
     /// Tells a thread that its operation is due at another time than it knows.
     pub fn nudge(&mut self, parker: Arc<Parker>) {
-        parker.state.lock().unwrap().nudged = true;
+        parker.state.lock().nudged = true;
         self.parkers.push(parker);
     }
 

@@ -1,6 +1,7 @@
 //! A completion queue: what was decided and not yet polled, and a descriptor that says so.
+use crate::sync::{Condvar, Mutex};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, Weak};
+use std::sync::{Arc, MutexGuard, Weak};
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
@@ -64,19 +65,19 @@ impl Queue {
     /// limit). CLOSED when none is left and none will come.
     pub fn poll(&self, cap: usize, timeout: Option<Duration>) -> Result<Vec<Decision>, Status> {
         let deadline = timeout.map(|t| Instant::now().checked_add(t));
-        let mut state = self.state.lock().unwrap();
+        let mut state = self.state.lock();
         while state.done.is_empty() {
             if state.closed || state.freed {
                 return Err(Status::Closed);
             }
             state = match deadline {
-                None | Some(None) => self.filled.wait(state).unwrap(),
+                None | Some(None) => self.filled.wait(state),
                 Some(Some(deadline)) => {
                     let left = deadline.saturating_duration_since(Instant::now());
                     if left.is_zero() {
                         return Ok(Vec::new());
                     }
-                    self.filled.wait_timeout(state, left).unwrap().0
+                    self.filled.wait_timeout(state, left)
                 }
             };
         }
@@ -101,7 +102,7 @@ impl Queue {
     }
 
     fn add(&self, key: Key, decision: Decision) -> bool {
-        let mut state = self.state.lock().unwrap();
+        let mut state = self.state.lock();
         let open = !state.freed;
         if open {
             state.done.push(key, decision);
@@ -111,7 +112,7 @@ impl Queue {
 
     /// Makes what was pushed visible outside.
     pub fn wake(&self) {
-        let mut state = self.state.lock().unwrap();
+        let mut state = self.state.lock();
         if !state.done.is_empty() || state.closed {
             self.settle_signal(&mut state);
             self.filled.notify_one();
@@ -120,12 +121,7 @@ impl Queue {
 
     /// Whether this operation's completion waits to be polled.
     pub fn holds(&self, op: u64) -> bool {
-        self.state
-            .lock()
-            .unwrap()
-            .done
-            .get(&Key::Completion(op))
-            .is_some()
+        self.state.lock().done.get(&Key::Completion(op)).is_some()
     }
 
     /// Completions that were not polled.
@@ -139,7 +135,7 @@ impl Queue {
 
     /// Takes back an operation's unpolled completion.
     pub fn take(&self, op: u64) -> Option<Decision> {
-        let mut state = self.state.lock().unwrap();
+        let mut state = self.state.lock();
         let taken = state.done.take(&Key::Completion(op));
         if let Some(decision) = &taken {
             state.done.take(&Key::Lost(decision.permit));
@@ -150,7 +146,7 @@ impl Queue {
 
     /// No completion will be added any more.
     pub fn close(&self) {
-        let mut state = self.state.lock().unwrap();
+        let mut state = self.state.lock();
         state.closed = true;
         self.settle_signal(&mut state);
         self.filled.notify_all();
@@ -158,7 +154,7 @@ impl Queue {
 
     /// Nobody will poll any more. Answers what was not polled.
     pub fn free(&self) -> Vec<Decision> {
-        let mut state = self.state.lock().unwrap();
+        let mut state = self.state.lock();
         state.freed = true;
         let left = std::iter::from_fn(|| state.done.pop()).collect();
         self.settle_signal(&mut state);
@@ -188,18 +184,13 @@ pub struct Queues(Mutex<Vec<Weak<Queue>>>);
 
 impl Queues {
     pub fn add(&self, queue: &Arc<Queue>) {
-        let mut all = self.0.lock().unwrap();
+        let mut all = self.0.lock();
         all.retain(|known| known.strong_count() > 0);
         all.push(Arc::downgrade(queue));
     }
 
     pub fn all(&self) -> Vec<Arc<Queue>> {
-        self.0
-            .lock()
-            .unwrap()
-            .iter()
-            .filter_map(Weak::upgrade)
-            .collect()
+        self.0.lock().iter().filter_map(Weak::upgrade).collect()
     }
 }
 

@@ -3,9 +3,10 @@
 //! On a real clock a thread of its own sleeps precisely to the next event; it starts with the first.
 //! On a virtual clock there is no thread: whoever moves the clock fires what is due on the way, in
 //! order, each at its own time.
+use crate::sync::{Condvar, Mutex};
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Condvar, Mutex, OnceLock, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 
 use crate::clock::Clock;
 use crate::decision::Status;
@@ -61,7 +62,7 @@ impl Timer {
         if self.clock.is_virtual() {
             return Ok(());
         }
-        let mut state = self.state.lock().unwrap();
+        let mut state = self.state.lock();
         if !state.running {
             let timer = Arc::clone(self);
             runtime::spawn("limiter-timer", move || timer.run()).map_err(|_| Status::Resource)?;
@@ -71,7 +72,7 @@ impl Timer {
     }
 
     pub fn arm(&self, at: Time, due: Due) {
-        let mut state = self.state.lock().unwrap();
+        let mut state = self.state.lock();
         let first = state.events.first().is_none_or(|first| (at, due) < *first);
         state.events.insert((at, due));
         if first && state.running {
@@ -80,7 +81,7 @@ impl Timer {
     }
 
     pub fn disarm(&self, at: Time, due: Due) {
-        self.state.lock().unwrap().events.remove(&(at, due));
+        self.state.lock().events.remove(&(at, due));
     }
 
     /// Moves a virtual clock forwards.
@@ -97,7 +98,7 @@ impl Timer {
         let mut source = self.clock.source().ok_or(Status::Unsupported)?;
         let target = to(&mut source);
         loop {
-            let next = self.take_due(&mut self.state.lock().unwrap(), target);
+            let next = self.take_due(&mut self.state.lock(), target);
             let Some((at, due)) = next else { break };
             self.clock.show(at);
             self.fire(due);
@@ -108,7 +109,7 @@ impl Timer {
 
     /// No event fires any more, except one that is being fired.
     pub fn close(&self) {
-        let mut state = self.state.lock().unwrap();
+        let mut state = self.state.lock();
         state.closed = true;
         state.events.clear();
         self.changed.notify_all();
@@ -129,7 +130,7 @@ impl Timer {
     }
 
     fn run(&self) {
-        let mut state = self.state.lock().unwrap();
+        let mut state = self.state.lock();
         while !state.closed {
             if let Some((_, due)) = self.take_due(&mut state, self.clock.now()) {
                 drop(state);
@@ -138,7 +139,7 @@ impl Timer {
                 if matches!(fired, Ok(false)) {
                     return;
                 }
-                state = self.state.lock().unwrap();
+                state = self.state.lock();
                 continue;
             }
             let sleep = state
@@ -146,8 +147,8 @@ impl Timer {
                 .first()
                 .and_then(|(at, _)| self.clock.sleep_until(*at));
             state = match sleep {
-                Some(sleep) => self.changed.wait_timeout(state, sleep).unwrap().0,
-                None => self.changed.wait(state).unwrap(),
+                Some(sleep) => self.changed.wait_timeout(state, sleep),
+                None => self.changed.wait(state),
             };
         }
     }
@@ -161,7 +162,7 @@ mod tests {
 
     impl Fire for Log {
         fn fire(&self, due: Due) {
-            self.1.lock().unwrap().push((self.0.now(), due));
+            self.1.lock().push((self.0.now(), due));
             self.2.notify_all();
         }
     }
@@ -190,7 +191,7 @@ mod tests {
         }
         timer.disarm(at(2), Due::Wait(2));
         timer.advance(Span::secs(3)).unwrap();
-        let fired = log.1.lock().unwrap().clone();
+        let fired = log.1.lock().clone();
         assert_eq!(
             fired,
             [
@@ -209,8 +210,8 @@ mod tests {
         let start = timer.clock.now();
         timer.arm(start + Span::secs(3600), Due::Wait(2));
         timer.arm(start + Span::millis(2), Due::Wait(1));
-        let fired = log.1.lock().unwrap();
-        let fired = log.2.wait_while(fired, |fired| fired.is_empty()).unwrap();
+        let fired = log.1.lock();
+        let fired = log.2.wait_while(fired, |fired| fired.is_empty());
         assert_eq!(fired[0].1, Due::Wait(1));
         assert!(fired[0].0 >= start + Span::millis(2));
         assert_eq!(fired.len(), 1);

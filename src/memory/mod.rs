@@ -15,9 +15,10 @@ mod scene;
 mod wait;
 mod whole;
 
+use crate::sync::Mutex;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use crate::callback::{self, Callbacks};

@@ -2,10 +2,11 @@
 //!
 //! A key is known by a keyed 128-bit hash of its name, its kinds of limit and its bytes. No bytes are
 //! kept, and nobody who does not know the seed can make two keys meet.
+use crate::sync::Mutex;
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Weak};
 
 use siphasher::sip128::{Hasher128, SipHasher13};
 
@@ -34,7 +35,7 @@ impl Named {
         if self.limits.version() >= newest {
             return self.clone();
         }
-        let members = self.family.members.lock().unwrap();
+        let members = self.family.members.lock();
         let living = members.iter().filter_map(Weak::upgrade);
         living
             .max_by_key(|named| named.limits.version())
@@ -107,9 +108,9 @@ impl Names {
 
     pub fn intern(&self, name: &[u8], limits: Limits) -> Arc<Named> {
         let identity = self.identity(name, &limits);
-        let mut families = self.families.lock().unwrap();
+        let mut families = self.families.lock();
         let family = families.family(identity);
-        let mut members = family.members.lock().unwrap();
+        let mut members = family.members.lock();
         members.retain(|named| named.strong_count() > 0);
         let known = members
             .iter()
@@ -135,12 +136,7 @@ impl Names {
 
     /// The limits of this number, if they are still in use anywhere.
     pub fn find(&self, number: u64) -> Option<Arc<Named>> {
-        self.families
-            .lock()
-            .unwrap()
-            .by_number
-            .get(&number)?
-            .upgrade()
+        self.families.lock().by_number.get(&number)?.upgrade()
     }
 
     fn identity(&self, name: &[u8], limits: &Limits) -> u128 {

@@ -1,5 +1,4 @@
 //! One shard with its lock held: where everything that concerns its keys is decided.
-use std::sync::PoisonError;
 
 use hashbrown::HashMap;
 
@@ -66,10 +65,7 @@ impl Memory {
         shard: usize,
         act: impl FnOnce(&mut Keys, &mut Scene<'_>) -> R,
     ) -> R {
-        // A bug that unwound through here must not take the other keys of the shard with it.
-        let mut guard = self.shards[shard]
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut guard = self.shards[shard].lock();
         let Shard { keys, book } = &mut *guard;
         let mut scene = Scene {
             memory: self,

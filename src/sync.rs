@@ -1,0 +1,87 @@
+//! Locks that a panic does not poison. A panic is a bug that the C boundary answers with PANIC; it must
+//! not take every later call on the same keys with it. They are std's own underneath, on plain futexes:
+//! nothing that a fork could leave locked for ever outside the objects themselves.
+use std::sync::{MutexGuard, PoisonError};
+use std::time::Duration;
+
+#[derive(Debug, Default)]
+pub struct Mutex<T>(std::sync::Mutex<T>);
+
+impl<T> Mutex<T> {
+    pub const fn new(value: T) -> Mutex<T> {
+        Mutex(std::sync::Mutex::new(value))
+    }
+
+    pub fn lock(&self) -> MutexGuard<'_, T> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[derive(Debug, Default)]
+pub struct Condvar(std::sync::Condvar);
+
+impl Condvar {
+    pub const fn new() -> Condvar {
+        Condvar(std::sync::Condvar::new())
+    }
+
+    pub fn notify_one(&self) {
+        self.0.notify_one();
+    }
+
+    pub fn notify_all(&self) {
+        self.0.notify_all();
+    }
+
+    pub fn wait<'a, T>(&self, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
+        self.0.wait(guard).unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn wait_timeout<'a, T>(
+        &self,
+        guard: MutexGuard<'a, T>,
+        longest: Duration,
+    ) -> MutexGuard<'a, T> {
+        self.0
+            .wait_timeout(guard, longest)
+            .unwrap_or_else(PoisonError::into_inner)
+            .0
+    }
+
+    pub fn wait_while<'a, T>(
+        &self,
+        guard: MutexGuard<'a, T>,
+        condition: impl FnMut(&mut T) -> bool,
+    ) -> MutexGuard<'a, T> {
+        self.0
+            .wait_while(guard, condition)
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn wait_timeout_while<'a, T>(
+        &self,
+        guard: MutexGuard<'a, T>,
+        longest: Duration,
+        condition: impl FnMut(&mut T) -> bool,
+    ) -> MutexGuard<'a, T> {
+        let waited = self.0.wait_timeout_while(guard, longest, condition);
+        waited.unwrap_or_else(PoisonError::into_inner).0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_under_the_lock_leaves_it_usable() {
+        let counter = Mutex::new(1);
+        let bug = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            *counter.lock() += 1;
+            let _guard = counter.lock();
+            panic!("a bug");
+        }));
+        assert!(bug.is_err());
+        assert_eq!(*counter.lock(), 2);
+    }
+}
