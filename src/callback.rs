@@ -3,6 +3,7 @@ use crate::sync::{Condvar, Mutex};
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use crate::config::LostHook;
@@ -32,7 +33,7 @@ pub struct Callbacks {
 #[derive(Default)]
 struct State {
     due: Mailbox<Key, Job>,
-    running: bool,
+    thread: Option<JoinHandle<()>>,
     busy: bool,
     closed: bool,
 }
@@ -61,11 +62,10 @@ impl Callbacks {
     /// Makes sure that callbacks will run. To be asked before promising one.
     pub fn ready(self: &Arc<Callbacks>) -> Result<(), Status> {
         let mut state = self.state.lock();
-        if !state.running && !state.closed {
+        if state.thread.is_none() && !state.closed {
             let callbacks = Arc::clone(self);
-            runtime::spawn("limiter-callback", move || callbacks.run())
-                .map_err(|_| Status::Resource)?;
-            state.running = true;
+            let spawned = runtime::spawn("limiter-callback", move || callbacks.run());
+            state.thread = Some(spawned.map_err(|_| Status::Resource)?);
         }
         Ok(())
     }
@@ -138,6 +138,12 @@ impl Callbacks {
     pub fn close(&self) {
         self.state.lock().closed = true;
         self.changed.notify_all();
+    }
+
+    /// Waits for the thread to end, after [`Callbacks::close`] and [`Callbacks::drain`].
+    pub fn join(&self) {
+        let thread = self.state.lock().thread.take();
+        runtime::join(thread);
     }
 
     fn run(&self) {

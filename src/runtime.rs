@@ -1,12 +1,12 @@
 //! Threads of the library: named, and deaf to signals, which belong to the host program.
 use std::io;
-use std::thread::Builder;
+use std::thread::{Builder, JoinHandle};
 
 use nix::sys::signal::{SigSet, SigmaskHow, pthread_sigmask};
 
 /// Starts a thread that receives no signal. The mask is set before it exists, so there is no moment at
 /// which it could: a write to a reset peer would otherwise raise SIGPIPE in it and end the host.
-pub fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> io::Result<()> {
+pub fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {
     let mut host = SigSet::empty();
     pthread_sigmask(
         SigmaskHow::SIG_SETMASK,
@@ -15,7 +15,15 @@ pub fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> io::Result<()>
     )?;
     let spawned = Builder::new().name(name.into()).spawn(body);
     pthread_sigmask(SigmaskHow::SIG_SETMASK, Some(&host), None)?;
-    spawned.map(drop)
+    spawned
+}
+
+/// Waits for a thread to end, unless it is the calling one. It was told to, so this is short.
+pub fn join(thread: Option<JoinHandle<()>>) {
+    if let Some(thread) = thread.filter(|t| t.thread().id() != std::thread::current().id()) {
+        // A panic in it was caught and answered inside; there is nothing left to do about one.
+        let _ = thread.join();
+    }
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ use crate::sync::{Condvar, Mutex};
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, OnceLock, Weak};
+use std::thread::JoinHandle;
 
 use crate::clock::Clock;
 use crate::decision::Status;
@@ -38,7 +39,7 @@ pub struct Timer {
 #[derive(Default)]
 struct State {
     events: BTreeSet<(Time, Due)>,
-    running: bool,
+    thread: Option<JoinHandle<()>>,
     closed: bool,
 }
 
@@ -63,10 +64,10 @@ impl Timer {
             return Ok(());
         }
         let mut state = self.state.lock();
-        if !state.running {
+        if state.thread.is_none() && !state.closed {
             let timer = Arc::clone(self);
-            runtime::spawn("limiter-timer", move || timer.run()).map_err(|_| Status::Resource)?;
-            state.running = true;
+            let spawned = runtime::spawn("limiter-timer", move || timer.run());
+            state.thread = Some(spawned.map_err(|_| Status::Resource)?);
         }
         Ok(())
     }
@@ -75,7 +76,7 @@ impl Timer {
         let mut state = self.state.lock();
         let first = state.events.first().is_none_or(|first| (at, due) < *first);
         state.events.insert((at, due));
-        if first && state.running {
+        if first && state.thread.is_some() {
             self.changed.notify_one();
         }
     }
@@ -115,6 +116,12 @@ impl Timer {
         self.changed.notify_all();
     }
 
+    /// Waits for the thread to end, after [`Timer::close`].
+    pub fn join(&self) {
+        let thread = self.state.lock().thread.take();
+        runtime::join(thread);
+    }
+
     fn take_due(&self, state: &mut State, now: Time) -> Option<(Time, Due)> {
         let first = *state.events.first()?;
         (first.0 <= now).then(|| state.events.pop_first()).flatten()
@@ -124,7 +131,8 @@ impl Timer {
     fn fire(&self, due: Due) -> bool {
         let owner = self.owner.get().and_then(Weak::upgrade);
         owner.is_some_and(|owner| {
-            owner.fire(due);
+            // A bug in one event must not keep the others from firing.
+            let _ = catch_unwind(AssertUnwindSafe(|| owner.fire(due)));
             true
         })
     }

@@ -282,11 +282,12 @@ impl Memory {
             return Status::WouldDeadlock;
         }
         self.close();
-        if self.callbacks.drain(timeout) {
-            Status::Ok
-        } else {
-            Status::Timeout
+        self.timer.join();
+        if !self.callbacks.drain(timeout) {
+            return Status::Timeout;
         }
+        self.callbacks.join();
+        Status::Ok
     }
 
     fn close(&self) {
