@@ -131,8 +131,7 @@ impl Timer {
     fn fire(&self, due: Due) -> bool {
         let owner = self.owner.get().and_then(Weak::upgrade);
         owner.is_some_and(|owner| {
-            // A bug in one event must not keep the others from firing.
-            let _ = catch_unwind(AssertUnwindSafe(|| owner.fire(due)));
+            owner.fire(due);
             true
         })
     }
