@@ -100,7 +100,7 @@ impl Callbacks {
 
     /// Callbacks that have not begun.
     pub fn len(&self) -> usize {
-        self.state.lock().unwrap().due.len()
+        self.state.lock().due.len()
     }
 
     pub fn is_empty(&self) -> bool {

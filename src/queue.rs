@@ -126,7 +126,7 @@ impl Queue {
 
     /// Completions that were not polled.
     pub fn len(&self) -> usize {
-        self.state.lock().unwrap().done.len()
+        self.state.lock().done.len()
     }
 
     pub fn is_empty(&self) -> bool {
