@@ -276,6 +276,14 @@ func TestLostLease(t *testing.T) {
 			t.Error("told")
 		case <-time.After(5 * time.Millisecond):
 		}
+		ctx, cancel := context.WithCancel(context.Background())
+		time.AfterFunc(5*time.Millisecond, cancel)
+		mustAcquire(t, l, "k")
+		for _, options := range [][]Option{{NotifyLost(), MaxWait(0)}, {NotifyLost(), Weight(2)}, {NotifyLost()}} {
+			if _, err := l.Acquire(ctx, "k", options...); err == nil {
+				t.Error("admitted")
+			}
+		}
 		if n := len(c.reactor.lost); n != 0 {
 			t.Errorf("%d still watched", n)
 		}

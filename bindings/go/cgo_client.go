@@ -65,7 +65,7 @@ func abiError() error {
 		return nil
 	}
 	return &Error{StatusUnsupported, fmt.Sprintf(
-		"the loaded liblimiter has ABI %d, and this program was built for ABI %d: rebuild it, or install liblimiter.so.%d",
+		"the loaded liblimiter has ABI %d, and this program was built for ABI %d: rebuild it with go build -a, or install liblimiter.so.%d",
 		have, want, want)}
 }
 

@@ -12,9 +12,9 @@ command -v go >/dev/null || { echo "Go 1.24 or later is needed: https://go.dev/d
 work=$(mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT
 
-target=${CARGO_TARGET_DIR:-$root/target}/release
-if [ -z "${LIMITER_PREFIX:-}${LIMITER_LIB_DIR:-}" ] && [ -f "$target/liblimiter.so" ]; then
-    LIMITER_LIB_DIR=$target
+target=${CARGO_TARGET_DIR:-$root/target}
+if [ -z "${LIMITER_PREFIX:-}${LIMITER_LIB_DIR:-}" ] && [ -f "$target/release/liblimiter.so" ]; then
+    LIMITER_LIB_DIR=$target/release
 fi
 if [ -n "${LIMITER_PREFIX:-}" ]; then
     for dir in "$LIMITER_PREFIX"/lib/pkgconfig "$LIMITER_PREFIX"/lib/*/pkgconfig; do
@@ -24,15 +24,21 @@ elif [ -n "${LIMITER_LIB_DIR:-}" ]; then
     # As installed: the name the linker looks for, and the one programs load.
     include=${LIMITER_INCLUDE_DIR:-$root/include}
     abi=$(sed -n 's/^#define LIMITER_ABI //p' "$include/limiter.h")
-    ln -s "$(cd "$LIMITER_LIB_DIR" && pwd)/liblimiter.so" "$work/liblimiter.so"
-    ln -s liblimiter.so "$work/liblimiter.so.$abi"
-    printf 'libdir=%s\nName: limiter\nDescription: not installed\nVersion: 0\nCflags: -I%s\nLibs: -L%s -llimiter\n' \
-        "$work" "$include" "$work" >"$work/limiter.pc"
-    PKG_CONFIG_PATH=$work${PKG_CONFIG_PATH:+:$PKG_CONFIG_PATH}
+    lib=$target/go-test
+    mkdir -p "$lib" || exit 1
+    ln -sf "$(cd "$LIMITER_LIB_DIR" && pwd)/liblimiter.so" "$lib/liblimiter.so"
+    ln -sf liblimiter.so "$lib/liblimiter.so.$abi"
+    printf 'libdir=%s\nincludedir=%s\nName: limiter\nDescription: not installed\nVersion: 0\nCflags: -I%s\nLibs: -L%s -llimiter\n' \
+        "$lib" "$include" "$include" "$lib" >"$lib/limiter.pc"
+    PKG_CONFIG_PATH=$lib${PKG_CONFIG_PATH:+:$PKG_CONFIG_PATH}
 fi
 export PKG_CONFIG_PATH
 libdir=$(pkg-config --variable=libdir limiter) || exit 1
+header=$(pkg-config --variable=includedir limiter)/limiter.h
 export LD_LIBRARY_PATH="$libdir${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
+# Go's build cache knows neither what pkg-config answered nor what the header holds; it knows these.
+export CGO_CFLAGS="${CGO_CFLAGS:--O2 -g} -DLIMITER_TEST_HEADER=$(cksum <"$header" | cut -d ' ' -f 1)"
+export CGO_LDFLAGS="${CGO_LDFLAGS:--O2 -g} -L$libdir"
 
 passed=0
 failed=0
