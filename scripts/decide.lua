@@ -1,0 +1,201 @@
+-- Several limits together: src/limit/decide.rs, ahead.rs and key.rs, in Lua.
+-- A key: {states = one for each limit, booked, blocked, seq, epoch, epoch_until, parked}.
+-- A booking: {at, seq, epoch, previous, charges}; of a limit that nothing was charged, false.
+local MAX_PARKED = 128
+
+-- The kinds, by their letter; each kind that the limiter needs is added after this file.
+local kinds = {}
+
+local decide = {}
+
+function decide.base(key, now)
+  return max(now, key.booked, key.blocked)
+end
+
+local function needed_until(key)
+  return max(key.booked, key.blocked, key.epoch_until)
+end
+
+function decide.fresh(limits, now)
+  local states = {}
+  for i, limit in ipairs(limits) do states[i] = limit.kind.fresh(limit, now) end
+  -- The epoch starts at the time: what was booked on a key that was forgotten since means nothing here.
+  return {states = states, booked = 0, blocked = 0, seq = 0, epoch = now, epoch_until = 0, parked = {}}
+end
+
+-- From then on the key may be forgotten.
+function decide.fresh_at(limits, key)
+  local at = needed_until(key)
+  for i, limit in ipairs(limits) do at = max(at, limit.kind.fresh_at(limit, key.states[i])) end
+  return at
+end
+
+-- What each limit is asked for; whether that is nothing at all.
+function decide.weights(limits, asked)
+  local weights, nothing = {}, true
+  for i, limit in ipairs(limits) do
+    local weight = asked[i] or asked[1]
+    if limit.per_call and weight > 1 then weight = 1 end
+    if weight > 0 then nothing = false end
+    weights[i] = weight
+  end
+  return weights, nothing
+end
+
+-- How it ends, the index of the limit that stands in the way most, and when it passes:
+-- 'admit', 'later', 'far' (too far ahead to be booked), 'release', 'never'.
+function decide.decide(limits, key, now, weights, nothing)
+  local base = decide.base(key, now)
+  local most, index, first, release = 0, 1, nil, nil
+  for i, limit in ipairs(limits) do
+    local weight = weights[i]
+    if weight > 0 then
+      local wait = limit.kind.wait(limit, key.states[i], now, base, weight)
+      if wait == -1 then return 'never', i, 0 end
+      if wait == -2 then
+        release = release or i
+      elseif wait > most then
+        most, index = wait, i
+      elseif wait == 0 and not limit.holds then
+        first = first or i
+      end
+    end
+  end
+  if release then return 'release', release, 0 end
+  local at = base + most
+  if at == now or nothing then return 'admit', 1, now end
+  if most == 0 then index = first or 1 end
+  if at - now <= MAX_AHEAD then return 'later', index, at end
+  return 'far', index, at
+end
+
+function decide.commit(limits, key, now, at, weights)
+  local booking = {at = at, seq = 0, epoch = key.epoch, previous = 0, charges = {}}
+  for i, limit in ipairs(limits) do
+    local weight = weights[i]
+    booking.charges[i] = weight > 0 and limit.kind.charge(limit, key.states[i], now, at, weight)
+  end
+  if at > now then
+    key.seq = key.seq + 1
+    booking.previous, booking.seq = key.booked, key.seq
+    key.booked = at
+  end
+  return booking
+end
+
+local function undo(limits, key, booking)
+  for i, limit in ipairs(limits) do
+    local charge = booking.charges[i]
+    if charge and not limit.holds then limit.kind.undo(limit, key.states[i], charge) end
+  end
+  key.booked, key.seq = booking.previous, key.seq - 1
+end
+
+local function park(key, now, booking)
+  local kept = {}
+  for _, parked in ipairs(key.parked) do
+    if parked.at > now then kept[#kept + 1] = parked end
+  end
+  kept[#kept + 1] = booking
+  if #kept > MAX_PARKED then
+    local first = 1
+    for i, parked in ipairs(kept) do
+      if parked.seq < kept[first].seq then first = i end
+    end
+    table.remove(kept, first)
+  end
+  key.parked = kept
+end
+
+-- Takes back what a booking that is not due yet took of rates.
+function decide.cancel_rates(limits, key, now, booking)
+  if booking.epoch ~= key.epoch then return end
+  if booking.seq ~= key.seq then
+    park(key, now, booking)
+    return
+  end
+  local newest = booking
+  while newest do
+    undo(limits, key, newest)
+    local next = nil
+    for i, parked in ipairs(key.parked) do
+      if parked.seq == key.seq then
+        next = table.remove(key.parked, i)
+        break
+      end
+    end
+    newest = next
+  end
+end
+
+-- Corrects what a booking was charged to what was used.
+function decide.settle(limits, key, now, booking, actual)
+  if booking.epoch ~= key.epoch then return end
+  local base = decide.base(key, now)
+  for i, limit in ipairs(limits) do
+    local charge = booking.charges[i]
+    if charge and not limit.per_call and not limit.holds then
+      if actual < charge[1] then
+        limit.kind.lower(limit, key.states[i], base, charge, actual)
+      elseif actual > charge[1] then
+        limit.kind.raise(limit, key.states[i], base, charge, actual)
+      end
+    end
+  end
+end
+
+function decide.penalize(key, now, till)
+  till = min(till, now + MAX_AHEAD)
+  if till > now then key.blocked = max(key.blocked, till) end
+end
+
+local function next_epoch(key, needed)
+  key.epoch = key.epoch + 1
+  key.epoch_until = max(key.epoch_until, needed)
+  key.parked = {}
+end
+
+local function rates_fresh_at(limits, key)
+  local at = needed_until(key)
+  for i, limit in ipairs(limits) do
+    if not limit.holds then at = max(at, limit.kind.fresh_at(limit, key.states[i])) end
+  end
+  return at
+end
+
+function decide.reset(limits, key, now)
+  local needed = rates_fresh_at(limits, key)
+  key.states = decide.fresh(limits, now).states
+  key.booked, key.blocked = 0, 0
+  next_epoch(key, needed)
+end
+
+-- Makes a key that was used under the limits `from`, of the same shape, one of these limits.
+function decide.reconfigure(limits, from, key, now)
+  local base = decide.base(key, now)
+  local needed = rates_fresh_at(from, key)
+  local changed = false
+  for i, limit in ipairs(limits) do
+    if limit.text ~= from[i].text then
+      changed = true
+      if limit.kind.reconfigure then
+        limit.kind.reconfigure(limit, from[i], key.states[i], now, base)
+      end
+    end
+  end
+  if changed then next_epoch(key, needed) end
+end
+
+-- Limit, remaining and reset_after: of the limit at `index`, or of the tightest.
+function decide.figures(limits, key, now, index)
+  local base = decide.base(key, now)
+  local limit, remaining, reset
+  for i, rule in ipairs(limits) do
+    if not index or index == i then
+      local l, r, a = rule.kind.figures(rule, key.states[i], now, base)
+      if base > now and not rule.holds then r, a = 0, a + base - now end
+      if not remaining or r < remaining then limit, remaining, reset = l, r, a end
+    end
+  end
+  return limit, remaining, reset
+end

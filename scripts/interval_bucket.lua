@@ -1,0 +1,92 @@
+-- Token bucket refilled in steps: src/limit/interval_bucket.rs, in Lua.
+-- Limit: {capacity, refill, period, starts_empty}. State: {owed, anchor, era, refunded, until}.
+-- Charge: {weight, taken, paid, anchor_before, after_owed, after_anchor, era, refunded}.
+
+local interval_bucket = {}
+
+function interval_bucket.limit(p)
+  p.capacity, p.refill, p.period, p.empty = p[1], p[2], p[3], p[4] == 1
+end
+
+function interval_bucket.fresh(p, now)
+  return {p.empty and p.capacity or 0, now, 0, 0, 0}
+end
+
+local function interval_time(p, units)
+  return div_ceil(units, p.refill) * p.period
+end
+
+function interval_bucket.fresh_at(p, s)
+  local full = s[2] + interval_time(p, s[1])
+  if p.empty then full = full + min(2 * interval_time(p, p.capacity), MAX_AHEAD) end
+  return max(full, s[5])
+end
+
+-- Whole periods between anchor and at.
+local function interval_periods(p, anchor, at)
+  local elapsed = max(0, at - anchor)
+  return (elapsed - fmod(elapsed, p.period)) / p.period
+end
+
+local function interval_advance(p, s, at)
+  local periods = interval_periods(p, s[2], at)
+  local owed = max(0, s[1] - periods * p.refill)
+  if owed == 0 then return 0, max(at, s[2]) end
+  return owed, s[2] + periods * p.period
+end
+
+function interval_bucket.wait(p, s, now, at, weight)
+  if weight > p.capacity then return -1 end
+  local room = p.capacity - weight
+  if interval_advance(p, s, at) <= room then return 0 end
+  return max(0, s[2] + interval_time(p, s[1] - room) - at)
+end
+
+function interval_bucket.charge(p, s, now, at, weight)
+  if s[5] <= now then s[3], s[4], s[5] = 0, 0, 0 end
+  local owed, anchor = interval_advance(p, s, at)
+  local charge = {weight, weight, s[1] - owed, s[2], owed + weight, anchor, s[3], s[4]}
+  s[1], s[2] = owed + weight, anchor
+  if s[5] > 0 then s[5] = max(s[5], s[2] + interval_time(p, s[1])) end
+  return charge
+end
+
+function interval_bucket.undo(p, s, c)
+  s[1], s[2] = max(0, s[1] - c[2]) + c[3], c[4]
+end
+
+function interval_bucket.figures(p, s, now, at)
+  local owed = interval_advance(p, s, at)
+  local reset = 0
+  if owed > 0 then reset = max(0, s[2] + interval_time(p, s[1]) - at) end
+  return p.capacity, max(0, p.capacity - owed), reset
+end
+
+function interval_bucket.lower(p, s, base, c, actual)
+  s[5] = max(s[5], s[2] + interval_time(p, s[1]))
+  local owed = 0
+  if c[7] == s[3] then
+    c[5] = max(0, c[5] - max(0, s[4] - c[8]))
+    owed = max(0, c[5] - interval_periods(p, c[6], base) * p.refill)
+  end
+  local refund = min(max(0, c[2] - actual), owed)
+  s[4] = s[4] + refund
+  if s[4] > LEDGER_MOST then s[3], s[4] = s[3] + 1, 0 end
+  s[1] = max(0, s[1] - refund)
+  c[1], c[2], c[5] = actual, c[2] - refund, max(0, c[5] - refund)
+  c[7], c[8] = s[3], s[4]
+end
+
+function interval_bucket.raise(p, s, base, c, actual)
+  local periods = floor(MAX_DEBT / p.period)
+  local most = min(periods * p.refill, 1125899906842624)
+  local raised = max(min(s[1] + max(0, actual - c[2]), most), s[1])
+  c[1], c[2] = actual, c[2] + raised - s[1]
+  s[1] = raised
+end
+
+function interval_bucket.reconfigure(p, from, s, now, base)
+  local owed, anchor = interval_advance(from, s, base)
+  local most = max(floor(MAX_DEBT / p.period) * p.refill, p.capacity)
+  s[1], s[2] = min(max(0, owed - max(0, from.capacity - p.capacity)), most), anchor
+end

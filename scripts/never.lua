@@ -1,0 +1,20 @@
+-- The limit that never admits.
+local never = {}
+
+function never.limit() end
+
+function never.fresh()
+  return {}
+end
+
+function never.fresh_at()
+  return 0
+end
+
+function never.wait()
+  return -1
+end
+
+function never.figures()
+  return 0, 0, 0
+end

@@ -1,0 +1,105 @@
+-- Token bucket: src/limit/token_bucket.rs and src/limit/ledger.rs, in Lua. GCRA, ITU-T I.371.
+-- Limit: {capacity, n, p, starts_empty}, n units per p microseconds in lowest terms; full is the cost of
+-- capacity. State: {tat_us, tat_rem, era, refunded_us, refunded_rem, until}; the last four are the ledger,
+-- and there is none while until is 0.
+-- Charge: {weight, cost_us, cost_rem, idle_us, idle_rem, end_us, end_rem, era, refunded_us, refunded_rem}.
+local token_bucket = {}
+
+function token_bucket.limit(p)
+  p.capacity, p.n, p.p, p.empty = p[1], p[2], p[3], p[4] == 1
+  p.full_us, p.full_rem = cost(p.capacity, p.n, p.p)
+end
+
+function token_bucket.fresh(p, now)
+  if p.empty then
+    return {now + p.full_us, p.full_rem, 0, 0, 0, 0}
+  end
+  return {now, 0, 0, 0, 0, 0}
+end
+
+function token_bucket.fresh_at(p, s)
+  local full = tick_ceil(s[1], s[2])
+  if p.empty then full = full + min(2 * tick_ceil(p.full_us, p.full_rem), MAX_AHEAD) end
+  return max(full, s[6])
+end
+
+-- 0: now; more: so many microseconds from at; -1: never.
+function token_bucket.wait(p, s, now, at, weight)
+  if weight > p.capacity then return -1 end
+  local us, rem = tick_sub(s[1], s[2], at, 0, p.n)
+  local cus, crem = cost(weight, p.n, p.p)
+  us, rem = tick_add(us, rem, cus, crem, p.n)
+  if not tick_less(p.full_us, p.full_rem, us, rem) then return 0 end
+  return tick_ceil(tick_sub(us, rem, p.full_us, p.full_rem, p.n))
+end
+
+function token_bucket.charge(p, s, now, at, weight)
+  if s[6] <= now then s[3], s[4], s[5], s[6] = 0, 0, 0, 0 end
+  local us, rem = tick_max(at, 0, s[1], s[2])
+  local ius, irem = tick_sub(us, rem, s[1], s[2], p.n)
+  local cus, crem = cost(weight, p.n, p.p)
+  s[1], s[2] = tick_add(us, rem, cus, crem, p.n)
+  if s[6] > 0 then s[6] = max(s[6], tick_ceil(s[1], s[2])) end
+  return {weight, cus, crem, ius, irem, s[1], s[2], s[3], s[4], s[5]}
+end
+
+function token_bucket.undo(p, s, c)
+  local us, rem = tick_add(c[2], c[3], c[4], c[5], p.n)
+  s[1], s[2] = tick_sub(s[1], s[2], us, rem, p.n)
+end
+
+function token_bucket.figures(p, s, now, at)
+  local us, rem = tick_sub(s[1], s[2], at, 0, p.n)
+  local fus, frem = tick_sub(p.full_us, p.full_rem, us, rem, p.n)
+  return p.capacity, brings(fus, frem, p.n, p.p), tick_ceil(us, rem)
+end
+
+-- Settles a charge at less: gives back what time has not given back already.
+function token_bucket.lower(p, s, base, c, actual)
+  local n = p.n
+  s[6] = max(s[6], tick_ceil(s[1], s[2]))
+  local ous, orem = 0, 0
+  if c[8] == s[3] then
+    local sus, srem = tick_sub(s[4], s[5], c[9], c[10], n)
+    c[6], c[7] = tick_sub(c[6], c[7], sus, srem, n)
+    ous, orem = tick_sub(c[6], c[7], base, 0, n)
+  end
+  local aus, arem = cost(actual, n, p.p)
+  local rus, rrem = tick_sub(c[2], c[3], aus, arem, n)
+  rus, rrem = tick_min(rus, rrem, ous, orem)
+  s[4], s[5] = tick_add(s[4], s[5], rus, rrem, n)
+  if s[4] > LEDGER_MOST then s[3], s[4], s[5] = s[3] + 1, 0, 0 end
+  s[1], s[2] = tick_sub(s[1], s[2], rus, rrem, n)
+  c[1] = actual
+  c[2], c[3] = tick_sub(c[2], c[3], rus, rrem, n)
+  c[6], c[7] = tick_sub(c[6], c[7], rus, rrem, n)
+  c[8], c[9], c[10] = s[3], s[4], s[5]
+end
+
+-- Settles a charge at more, into debt if need be.
+function token_bucket.raise(p, s, base, c, actual)
+  local n = p.n
+  local aus, arem = cost(actual, n, p.p)
+  local xus, xrem = tick_sub(aus, arem, c[2], c[3], n)
+  local us, rem = tick_add(s[1], s[2], xus, xrem, n)
+  us, rem = tick_min(us, rem, base + MAX_DEBT, 0)
+  us, rem = tick_max(us, rem, s[1], s[2])
+  local tus, trem = tick_sub(us, rem, s[1], s[2], n)
+  s[1], s[2] = us, rem
+  c[1] = actual
+  c[2], c[3] = tick_add(c[2], c[3], tus, trem, n)
+end
+
+-- Carries what is owed over from other parameters.
+function token_bucket.reconfigure(p, from, s, now, base)
+  local us, rem = tick_sub(s[1], s[2], base, 0, from.n)
+  local lost = max(0, from.capacity - p.capacity)
+  if p.n == from.n and p.p == from.p then
+    local lus, lrem = cost(lost, p.n, p.p)
+    us, rem = tick_sub(us, rem, lus, lrem, p.n)
+  else
+    us, rem = cost(max(0, brings_up(us, rem, from.n, from.p) - lost), p.n, p.p)
+  end
+  us, rem = tick_add(base, 0, us, rem, p.n)
+  s[1], s[2] = tick_min(us, rem, base + MAX_DEBT, 0)
+end

@@ -1,0 +1,24 @@
+-- The limit that always admits. Its numbers are without bound.
+local unlimited = {}
+
+function unlimited.limit() end
+
+function unlimited.fresh()
+  return {}
+end
+
+function unlimited.fresh_at()
+  return 0
+end
+
+function unlimited.wait()
+  return 0
+end
+
+function unlimited.charge()
+  return false
+end
+
+function unlimited.figures()
+  return math.huge, math.huge, 0
+end

@@ -1,0 +1,256 @@
+//! A batch of operations on one key, as a script call.
+use std::fmt::Write;
+use std::sync::Arc;
+
+use super::{Era, Id};
+use crate::limit::decide::Limits;
+use crate::limit::time::{Span, Time};
+use crate::limit::weights::Weights;
+use crate::redis::keys::Names;
+use crate::redis::link::{Args, Call, Class, Script};
+use crate::redis::script;
+
+/// A limiter as its script knows it; made once.
+#[derive(Clone, Debug)]
+pub struct Target {
+    names: Names,
+    script: Arc<Script>,
+    /// Version and parameters of the limits.
+    version: String,
+    parameters: String,
+    holds: bool,
+}
+
+/// When a call is meant.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Head {
+    /// The present; `None`: by the server's clock. Set in tests only.
+    pub now: Option<Time>,
+    /// In the server's time: later it does nothing.
+    pub not_after: Option<Time>,
+}
+
+/// What a call on a semaphore carries besides.
+#[derive(Clone, Copy, Debug)]
+pub struct Holding<'a> {
+    /// Of this key, if the caller believes that it holds permits on it.
+    pub known: Option<Era>,
+    /// A random one, should the state have to begin anew.
+    pub fresh: Era,
+    /// Where notes go; empty: nowhere.
+    pub channel: &'a str,
+    /// The longest lease the caller uses on the key.
+    pub lease: Span,
+    /// How long a grant out of the queue lasts unless it is asked for again.
+    pub claim: Span,
+    /// What a lease is given on top, for a server's clock that steps forward.
+    pub allowance: Span,
+    /// How long a wait lasts unless it is asked for again.
+    pub life: Span,
+}
+
+/// Operations on one key, in their order.
+#[derive(Clone, Debug)]
+pub struct Batch<'a> {
+    target: &'a Target,
+    args: Args,
+    ops: usize,
+    class: Class,
+    text: String,
+}
+
+impl Target {
+    pub fn new(prefix: &str, name: &[u8], limits: &Limits) -> Target {
+        Target {
+            names: Names::new(prefix, name, limits),
+            script: Script::new(script::source(limits)),
+            version: limits.version().to_string(),
+            parameters: script::parameters(limits),
+            holds: limits.holds(),
+        }
+    }
+
+    pub fn holds(&self) -> bool {
+        self.holds
+    }
+
+    /// A batch for limits without a semaphore.
+    pub fn batch(&self, head: Head) -> Batch<'_> {
+        assert!(!self.holds, "a semaphore needs more");
+        self.begin(head)
+    }
+
+    /// A batch for limits with a semaphore.
+    pub fn holding(&self, head: Head, holding: Holding) -> Batch<'_> {
+        assert!(self.holds, "without a semaphore nothing is held");
+        let mut batch = self.begin(head);
+        let known = holding.known.map(|era| era.to_string()).unwrap_or_default();
+        batch
+            .args
+            .push_number(holding.lease.0)
+            .push_number(holding.claim.0)
+            .push_number(holding.allowance.0)
+            .push_number(holding.life.0)
+            .push(holding.channel)
+            .push(known)
+            .push(holding.fresh.to_string());
+        batch
+    }
+
+    fn begin(&self, head: Head) -> Batch<'_> {
+        let mut args = Args::default();
+        match head.now {
+            Some(now) => args.push_number(now.0),
+            None => args.push(""),
+        };
+        args.push_number(head.not_after.map_or(0, |at| at.0))
+            .push(&self.version)
+            .push(&self.parameters);
+        Batch {
+            target: self,
+            args,
+            ops: 0,
+            class: Class::Idempotent,
+            text: String::new(),
+        }
+    }
+}
+
+impl Batch<'_> {
+    fn op(&mut self, letter: &str) -> &mut Args {
+        self.ops += 1;
+        self.args.push(letter)
+    }
+
+    fn push_id(&mut self, id: Id) {
+        self.text.clear();
+        write!(self.text, "{id}").expect("a String takes every write");
+        self.args.push(&self.text);
+    }
+
+    fn push_weights(&mut self, weights: &Weights) {
+        self.text.clear();
+        match weights {
+            Weights::One(weight) => {
+                self.args.push_number(*weight);
+                return;
+            }
+            Weights::Each(each) => {
+                for (i, weight) in each.iter().enumerate() {
+                    let comma = if i > 0 { "," } else { "" };
+                    write!(self.text, "{comma}{weight}").expect("a String takes every write");
+                }
+            }
+        }
+        self.args.push(&self.text);
+    }
+
+    fn push_wait(&mut self, wait: Option<Span>) {
+        match wait {
+            Some(wait) => self.args.push_number(wait.0),
+            None => self.args.push("-1"),
+        };
+    }
+
+    fn push_dead(&mut self, dead: Option<Span>) {
+        self.args.push_number(dead.map_or(0, |span| span.0));
+    }
+
+    /// Acquires a semaphore, or asks again for what was asked for under the same id: that keeps a wait
+    /// alive, and turns a claim into a permit. `None`: waits without limit.
+    pub fn acquire(&mut self, id: Id, wait: Option<Span>, lease: Span, weights: &Weights) {
+        assert!(self.target.holds, "rates are booked");
+        self.op("A");
+        self.push_id(id);
+        self.push_wait(wait);
+        self.args.push_number(lease.0);
+        self.push_weights(weights);
+    }
+
+    /// Books a time that is at most so far ahead.
+    pub fn book(&mut self, wait: Option<Span>, weights: &Weights) {
+        assert!(!self.target.holds, "a semaphore cannot be booked");
+        self.class = Class::AtMostOnce;
+        self.op("P");
+        self.push_wait(wait);
+        self.push_weights(weights);
+    }
+
+    /// Would it pass?
+    pub fn peek(&mut self, weights: &Weights) {
+        self.op("K");
+        self.push_weights(weights);
+    }
+
+    /// Releases a permit. `dead`: an earlier request of this id may still be under way; for so long it
+    /// must not be granted.
+    pub fn release(&mut self, id: Id, dead: Option<Span>) {
+        assert!(self.target.holds, "rates are not released");
+        self.op("R");
+        self.push_id(id);
+        self.push_dead(dead);
+    }
+
+    /// Ends a wait for a semaphore; a grant that came before is given back.
+    pub fn cancel(&mut self, id: Id, dead: Option<Span>) {
+        assert!(self.target.holds, "rates are unbooked");
+        self.op("C");
+        self.push_id(id);
+        self.push_dead(dead);
+    }
+
+    /// Gives back a booking that is not due yet.
+    pub fn unbook(&mut self, booking: &str) {
+        assert!(!self.target.holds, "a semaphore's wait is cancelled");
+        self.class = Class::AtMostOnce;
+        self.op("U").push(booking);
+    }
+
+    /// Prolongs a permit to `lease` from now. `era` is the one it was granted or last renewed in.
+    pub fn renew(&mut self, id: Id, lease: Span, era: Era, weights: &Weights) {
+        assert!(self.target.holds, "rates have no lease");
+        self.op("N");
+        self.push_id(id);
+        self.args.push_number(lease.0).push(era.to_string());
+        self.push_weights(weights);
+    }
+
+    /// Corrects what a booking took to what was used. Once for each booking.
+    pub fn settle(&mut self, booking: &str, actual: u64) {
+        self.class = Class::AtMostOnce;
+        self.op("S").push(booking).push_number(actual);
+    }
+
+    /// Makes the key as new, also one that holds garbage.
+    pub fn reset(&mut self) {
+        self.op("X");
+    }
+
+    /// Admits nothing for so long.
+    pub fn penalize(&mut self, span: Span) {
+        self.op("Z").push_number(span.0);
+    }
+
+    pub fn len(&self) -> usize {
+        self.ops
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.ops == 0
+    }
+
+    /// Whether running it twice is running it once. With a semaphore that is so as long as nothing is
+    /// settled: ids see to it.
+    pub fn class(&self) -> Class {
+        self.class
+    }
+
+    /// The call, on this key.
+    pub fn on(self, key: &[u8]) -> Call {
+        Call {
+            script: Arc::clone(&self.target.script),
+            keys: self.target.names.keys(key).collect(),
+            args: self.args,
+        }
+    }
+}
