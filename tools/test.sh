@@ -24,6 +24,7 @@ c-asan      | tests/c/run.sh asan
 c-valgrind  | tests/c/run.sh valgrind
 packaging   | tests/packaging/run.sh
 go          | bindings/go/test.sh
+ruby        | tools/installed.sh bindings/ruby/test.sh
 examples    | tests/examples/run.sh
 demo-check  | tests/examples/check.sh
 readme      | tests/readme/extract.sh

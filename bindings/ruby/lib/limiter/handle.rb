@@ -1,0 +1,53 @@
+# frozen_string_literal: true
+
+module Limiter
+  # Owns one C handle and frees it once: when its owner is collected, or at exit. From then on the
+  # pointer is NULL, which every C function answers with a status: at exit Ruby finalizes in any
+  # order, so a permit may outlive its limiter's handle.
+  # @api private
+  class Handle
+    # @return [FFI::Pointer] the handle, NULL once it was freed
+    attr_reader :pointer
+
+    # @param owner [Object] whose end frees the handle
+    # @param pointer [FFI::Pointer] what to own
+    # @param free [Symbol] the function of {Native} that frees it
+    # @return [Handle]
+    def self.own(owner, pointer, free)
+      handle = new(pointer, free)
+      ObjectSpace.define_finalizer(owner, handle)
+      handle
+    end
+
+    # @param pointer [FFI::Pointer] what to own
+    # @param free [Symbol] the function of {Native} that frees it
+    def initialize(pointer, free)
+      @pointer = pointer
+      @free = free
+    end
+
+    # Frees the handle, now. Called from ensure clauses: see {Waiter} before changing it.
+    # @return [void]
+    def free
+      pointer = @pointer
+      @pointer = FFI::Pointer::NULL
+      Native.public_send(@free, pointer)
+    end
+
+    # Frees the handle as a finalizer.
+    # @return [void]
+    def call(_object_id) = free
+
+    # Calls a set-up function that takes `out, errbuf, errcap` last.
+    # @return [FFI::Pointer] what it made
+    # @raise [Error] with the library's message
+    def self.make(function, *args)
+      out = FFI::MemoryPointer.new(:pointer)
+      errbuf = FFI::MemoryPointer.new(:char, Native::ERRBUF_SIZE)
+      status = Native.public_send(function, *args, out, errbuf, errbuf.size)
+      raise Error.for(status, errbuf.read_string.force_encoding("UTF-8")) unless status == Native::OK
+
+      out.read_pointer
+    end
+  end
+end

@@ -1,0 +1,68 @@
+# frozen_string_literal: true
+
+module Limiter
+  # Memory for one or more `limiter_request`s, which keeps alive the keys and weights they point to.
+  # @api private
+  class Request < FFI::MemoryPointer
+    At = Native::RequestLayout
+    NO_RENEW = 16
+    MAX_UNITS = 0xffff_ffff_ffff_ffff
+    private_constant :At, :NO_RENEW, :MAX_UNITS
+
+    # @param count [Integer] how many
+    def initialize(count = 1)
+      super(At::SIZE, [count, 1].max)
+      @keys = Array.new(count)
+      @weights = Array.new(count)
+      count.times { |at| put_uint64(at * At::SIZE, At::SIZE) }
+    end
+
+    # Fills in one of them.
+    # @return [self]
+    def write(key, weight, at: 0, wait_ms: 0, lease_ms: 0, renew: true, tag: 0)
+      memory = at.zero? ? self : self + (at * At::SIZE)
+      write_key(memory, key, at)
+      write_weight(memory, weight, at)
+      memory.put_int32(At::WAIT_MS, wait_ms)
+      memory.put_uint32(At::LEASE_MS, lease_ms)
+      memory.put_uint32(At::FLAGS, renew ? 0 : NO_RENEW)
+      memory.put_uint64(At::USER_DATA, tag)
+      self
+    end
+
+    # @return [Integer] what C takes as a weight
+    # @raise [TypeError, RangeError] for what would be cut or wrapped
+    def self.units(weight)
+      raise TypeError, "a weight is an Integer, not #{weight.inspect}" unless weight.is_a?(Integer)
+      raise RangeError, "weight #{weight} is out of range" unless weight.between?(0, MAX_UNITS)
+
+      weight
+    end
+
+    private
+
+    def write_key(memory, key, at)
+      key = key.to_s
+      bytes = @keys[at]
+      if bytes.nil? || bytes.size < key.bytesize
+        bytes = @keys[at] = FFI::MemoryPointer.new(:char, [key.bytesize, 64].max)
+      end
+      bytes.put_bytes(0, key)
+      memory.put_pointer(At::KEY, bytes)
+      memory.put_uint64(At::KEY_LEN, key.bytesize)
+    end
+
+    def write_weight(memory, weight, at)
+      if weight.is_a?(Array)
+        weights = @weights[at] = FFI::MemoryPointer.new(:uint64, [weight.size, 1].max)
+        weights.put_array_of_uint64(0, weight.map { |units| Request.units(units) })
+        memory.put_pointer(At::WEIGHTS, weights)
+        memory.put_uint64(At::WEIGHTS_LEN, weight.size)
+      else
+        memory.put_uint64(At::WEIGHT, Request.units(weight))
+        memory.put_pointer(At::WEIGHTS, nil)
+        memory.put_uint64(At::WEIGHTS_LEN, 0)
+      end
+    end
+  end
+end

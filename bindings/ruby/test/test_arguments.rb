@@ -1,0 +1,66 @@
+# frozen_string_literal: true
+
+require "bigdecimal"
+require_relative "helper"
+
+# Seconds to integers, limits, settings, and what is refused.
+class TestArguments < Minitest::Test
+  include Helper
+
+  Duration = Struct.new(:in_seconds)
+
+  def test_seconds_are_exact
+    span = Limiter::Span
+    { 1 => 1_000_000, 0.1 => 100_000, 0.3 => 300_000, 1e-6 => 1, 1r / 8 => 125_000, BigDecimal("0.000001") => 1,
+      Duration.new(90) => 90_000_000, 315_360_000 => 315_360_000_000_000, 1.5e9 => 1_500_000_000_000_000 }
+      .each { |seconds, us| assert_equal us, span.microseconds(seconds), seconds.inspect }
+    [Float::NAN, Float::INFINITY, -1, 1e-7, 1r / 3].each { |bad| assert_raises(RangeError) { span.microseconds(bad) } }
+    ["1", nil, Time.now, :a].each { |bad| assert_raises(TypeError) { span.microseconds(bad) } }
+  end
+
+  def test_waits_round_up
+    { nil => -1, 0 => 0, 0.0 => 0, 0.0001 => 1, 1 => 1000, 1.0005 => 1001, 2_147_483.647 => 2_147_483_647,
+      2_147_483.648 => -1, 1e12 => -1 }
+      .each { |wait, ms| assert_equal ms, Limiter::Span.wait_ms(wait), wait.inspect }
+    assert_raises(RangeError) { Limiter::Span.wait_ms(-0.5) }
+    assert_raises(TypeError) { Limiter::Span.wait_ms("1") }
+  end
+
+  def test_rates_are_exact
+    limit = Limiter.token_bucket(1, refill: 1, per: 1r / 3)
+    assert_equal [3, 1_000_000], [limit.refill, limit.period_us]
+    limit = Limiter.token_bucket(1, refill: 0.5, per: 1)
+    assert_equal [1, 2_000_000], [limit.refill, limit.period_us]
+    assert_raises(RangeError) { Limiter.token_bucket(1, refill: 1, per: 1r / 3, interval: true) }
+    assert_raises(RangeError) { Limiter.token_bucket(1, refill: 0, per: 1) }
+    assert_raises(RangeError) { Limiter.pacer(1, per: 0) }
+    assert_raises(RangeError) { Limiter.pacer(1, burst_earn: 1.1) }
+    assert_raises(RangeError) { Limiter.semaphore(-1) }
+    assert_raises(ArgumentError) { Limiter.fixed_window(1, window: 1, align: :never) }
+  end
+
+  def test_the_library_says_what_is_allowed
+    client = Limiter::Client.new
+    error = assert_raises(Limiter::ConfigError) { client.limiter("x", Limiter.semaphore(0)) }
+    assert_match(/capacity/, error.message)
+    assert_raises(Limiter::ConfigError, Limiter::InvalidError) { client.limiter("x") }
+    assert_raises(Limiter::Error) { client.limiter("", Limiter.semaphore(1)) }
+    assert_raises(ArgumentError) { client.limiter("a\0b", Limiter.semaphore(1)) }
+    assert_raises(ArgumentError) { Limiter::Client.new("memory://\0") }
+    assert_match(/no_such/, assert_raises(Limiter::ConfigError) { Limiter::Client.new(no_such: 1) }.message)
+    assert_match(/lease_ms/, assert_raises(Limiter::ConfigError) { Limiter::Client.new(lease_ms: 1) }.message)
+    assert_raises(Limiter::ConfigError) { Limiter::Client.new("gopher://x") }
+    assert Limiter::Client.new(nil, tls_insecure: true, on_failure: :open, prefix: "é")
+  end
+
+  def test_every_status_has_its_error
+    { -1 => Limiter::InvalidError, -6 => Limiter::BackendError, -7 => Limiter::UnknownOutcome, -9 => Limiter::Forked,
+      -11 => Limiter::Overloaded, -99 => Limiter::Panic }.each do |status, type|
+      error = Limiter::Error.for(status)
+      assert_instance_of type, error
+      assert_equal status, error.status
+      refute_empty error.message
+    end
+    assert_operator Limiter::UnknownOutcome, :<, Limiter::BackendError
+  end
+end
