@@ -7,5 +7,6 @@ cd "$(dirname "$0")/.."
 LIMITER_PREFIX=$(mktemp -d)
 export LIMITER_PREFIX
 trap 'rm -rf "$LIMITER_PREFIX"' EXIT
+make -s build
 make -s install PREFIX="$LIMITER_PREFIX"
 "$@"

@@ -227,6 +227,24 @@ TEST("a lost lease is told") {
     CHECK_EQ(client.stats().lost, 1U);
 }
 
+TEST("log records reach the callable, up to its level") {
+    std::atomic<int> all{0};
+    std::atomic<int> severe{0};
+    std::atomic<bool> wrong{false};
+    {
+        Config config;
+        config.on_log(limiter::Level::debug, [&](limiter::Level level, const char* text) {
+            ++all;
+            wrong = wrong || text == nullptr || *text == 0 || level == limiter::Level::none;
+        });
+        const Client loud("memory://", config);
+        config.on_log(limiter::Level::error, [&](limiter::Level, const char*) { ++severe; });
+        const Client quiet("memory://", config);
+    }
+    CHECK(all > 0 && !wrong);
+    CHECK_EQ(severe.load(), 0);
+}
+
 TEST("callables live as long as the clients made with them") {
     auto watched = std::make_shared<int>(0);
     const std::weak_ptr<int> watch = watched;

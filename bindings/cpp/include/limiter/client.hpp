@@ -229,7 +229,8 @@ public:
     }
 
     /// Ends every wait whose request had this tag, with Status::cancelled; calls blocked on other
-    /// threads included. Answers how many, or 0 without a client. Never waits.
+    /// threads included. 0 is the tag of every request that was given none. Answers how many, or 0
+    /// without a client. Never waits.
     std::int32_t cancel_waits(std::uint64_t tag) const noexcept {
         const std::int32_t count = limiter_cancel_waits(raw_, tag);
         return count < 0 ? 0 : count;

@@ -62,7 +62,8 @@ public:
         return micros(raw_.retry_after_us);
     }
 
-    /// Until that limit is as good as new if nobody else comes.
+    /// Until that limit is as good as new if nobody else comes; of a sliding log, until its oldest
+    /// entry leaves.
     constexpr std::chrono::microseconds reset_after() const noexcept {
         return micros(raw_.reset_after_us);
     }

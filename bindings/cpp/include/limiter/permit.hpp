@@ -85,10 +85,11 @@ public:
         detail::report(renew_ms(detail::lease_ms(lease)), code);
     }
 
-    /// Corrects an estimate: `actual` units were used, not the weight asked for. Less is given back
-    /// as far as time has not given it back already; more is charged, beyond the limit if need be.
-    /// Once for each permit, while it is held; error(Status::stale) otherwise. Semaphores and
-    /// per_call() limits are left alone. The permit is still held afterwards. On Redis one round
+    /// Corrects an estimate: `actual` units were used, not the weight asked for, as if that had
+    /// been asked from the start. Less is given back as far as time has not given it back already;
+    /// more is charged, beyond the limit if need be. Each limit that was charged is corrected, but
+    /// semaphores and per_call() limits. Once for each permit, while it is held;
+    /// error(Status::stale) otherwise. The permit is still held afterwards. On Redis one round
     /// trip.
     void settle(std::uint64_t actual) { detail::check(settle_to(actual), "limiter: settle"); }
 
