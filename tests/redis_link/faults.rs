@@ -297,11 +297,13 @@ fn under_load_and_cuts_every_count_adds_up() {
     drop(tell);
     let mut cuts = 0;
     while Instant::now() < until {
-        std::thread::sleep(ms(30));
         match cuts % 2 {
             0 => proxy.set(Mode::LoseReply),
             _ => proxy.cut(),
         }
+        std::thread::sleep(ms(5));
+        proxy.set(Mode::Forward); // what is in the way of calls is meant, not of connecting
+        std::thread::sleep(ms(25));
         cuts += 1;
     }
     proxy.set(Mode::Forward);
@@ -319,4 +321,35 @@ fn under_load_and_cuts_every_count_adds_up() {
     println!("figure: {cuts} cuts: {ran} answered, {unknown} unknown");
     assert!(ran > 1000 && unknown > 0, "{ran} {unknown}");
     assert_eq!(rig.link.stats().ambiguous, unknown);
+}
+
+#[test]
+fn callers_that_try_again_at_once_do_not_hinder_the_repair() {
+    let mut server = Server::prepare(&[]);
+    let rig = Rig::new(&server.url());
+    let (tell, told) = std::sync::mpsc::channel();
+    for _ in 0..8 {
+        let (link, tell) = (rig.link.clone(), tell.clone());
+        rig.handle.spawn(async move {
+            let give_up = Instant::now() + secs(20);
+            while Instant::now() < give_up {
+                let deadline = Instant::now() + ms(250);
+                let request = increment("k");
+                if link
+                    .call(Lane::Bulk, request, deadline, Class::AtMostOnce)
+                    .await
+                    .is_ok()
+                {
+                    return tell.send(true).unwrap();
+                }
+            }
+            tell.send(false).unwrap();
+        });
+    }
+    eventually("they are refused at once", secs(3), || {
+        rig.link.stats().failed_fast > 1000
+    });
+    server.boot();
+    assert!((0..8).all(|_| told.recv_timeout(secs(3)) == Ok(true)));
+    assert_eq!(server.number("k"), 8);
 }

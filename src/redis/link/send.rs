@@ -2,6 +2,7 @@
 //! request. Nothing is sent past its deadline, and nothing that may have run is sent again unless
 //! running it twice is running it once.
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
@@ -78,6 +79,7 @@ impl<'a> Sender<'a> {
             backoff: Backoff::new(BACKOFF.0, BACKOFF.1),
             code: None,
         });
+        let sent = self.counters.sent.load(Relaxed);
         let mut groups = self.assign(jobs.collect()).await;
         // Each node's part runs on its own, so that a dead node delays nobody else's.
         match groups.len() {
@@ -87,6 +89,11 @@ impl<'a> Sender<'a> {
                 let parts = groups.into_iter().map(|group| self.finish(group));
                 parts.collect::<FuturesUnordered<_>>().collect::<()>().await;
             }
+        }
+        if sent == self.counters.sent.load(Relaxed) {
+            // All was refused, perhaps without waiting for anything: a caller that tries again at
+            // once must not keep the thread from those who repair the link.
+            tokio::task::yield_now().await;
         }
     }
 
@@ -179,9 +186,7 @@ impl<'a> Sender<'a> {
             return Vec::new();
         }
         let until = self.reply_by(now, supervisor.attempt_timeout(), &jobs);
-        self.counters
-            .sent
-            .fetch_add(jobs.len() as u64, std::sync::atomic::Ordering::Relaxed);
+        self.counters.sent.fetch_add(jobs.len() as u64, Relaxed);
         match timeout_at(until.into(), self.exchange(&live, &jobs)).await {
             Ok(Ok(replies)) => {
                 let mut again = Vec::new();
