@@ -18,6 +18,8 @@ test | command -v cmake                      | cmake
 test | command -v pkg-config                 | pkg-config
 test | command -v python3                    | python3
 test | test -f /usr/include/nlohmann/json.hpp | nlohmann-json3-dev
+test | command -v redis-server               | redis-server
+test | command -v redis-sentinel             | redis-sentinel
 END
 }
 
