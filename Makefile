@@ -44,7 +44,7 @@ demo: ## run the worker pool of examples/c over FILES=folder (default: this one)
 	@tools/setup.sh demo
 	$(CARGO) build --release --lib
 	@mkdir -p $(TARGET)/demo
-	$(CC) -std=c99 -O2 -Wall -Wextra -Werror -pedantic -Iinclude -o $(TARGET)/demo/worker_pool \
+	$(CC) -std=c99 -O2 -Wall -Wextra -Iinclude -o $(TARGET)/demo/worker_pool \
 		examples/c/worker_pool.c examples/c/worker_pool/*.c $(RELEASE)/liblimiter.a -pthread -ldl -lm
 	@$(TARGET)/demo/worker_pool --files "$(FILES)"
 

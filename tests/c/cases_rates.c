@@ -175,15 +175,16 @@ static void B_019_B_041_B_046_B_146_saturated_rates_neither_drift_up_nor_down(vo
     size_t i;
     for (i = 0; i < CHECK_COUNT(rows); i++) {
         char about[80];
+        uint64_t seconds = (uint64_t)check_times((int)rows[i].seconds);
+        uint64_t earned = rows[i].refill * seconds * 1000000 / rows[i].period_us;
         uint64_t got = saturate(limiter_token_bucket(rows[i].capacity, rows[i].refill, rows[i].period_us),
-                                rows[i].seconds);
-        uint64_t earned = rows[i].refill * rows[i].seconds * 1000000 / rows[i].period_us;
+                                seconds);
         snprintf(about, sizeof about, "row %zu admitted %" PRIu64, i, got);
         check_context(about);
         CHECK(got <= rows[i].capacity + earned);
         CHECK(got + 1 >= rows[i].capacity + earned);
         /* a pacer without burst: one at once, then the same rate */
-        got = saturate(limiter_pacer(rows[i].refill, rows[i].period_us, 0), rows[i].seconds);
+        got = saturate(limiter_pacer(rows[i].refill, rows[i].period_us, 0), seconds);
         snprintf(about, sizeof about, "pacer row %zu admitted %" PRIu64, i, got);
         check_context(about);
         CHECK(got <= 1 + earned);

@@ -39,7 +39,10 @@ static int check_library_threads(void) {
         status = fopen(path, "r");
         if (!status) continue; /* ended meanwhile */
         while (fgets(line, sizeof line, status)) {
-            if (strncmp(line, "Name:\t", 6) == 0) snprintf(name, sizeof name, "%.60s", line + 6);
+            if (strncmp(line, "Name:\t", 6) == 0) {
+                line[strcspn(line, "\n")] = 0;
+                snprintf(name, sizeof name, "%.60s", line + 6);
+            }
             if (strncmp(line, "SigBlk:\t", 8) == 0) blocked = strtoull(line + 8, NULL, 16);
         }
         fclose(status);
