@@ -10,12 +10,13 @@ demo | command -v cc                         | gcc libc6-dev
 test | command -v c++                        | g++
 test | command -v clang                      | clang
 test | command -v clang++                    | clang
-test | asan_runtime                          | libclang-rt-14-dev
+test | asan_runtime                          | libclang-rt-CLANG-dev
 test | command -v readelf                    | binutils
 test | command -v valgrind                   | valgrind
 test | dpkg_has libc6-dbg                    | libc6-dbg
 test | command -v cmake                      | cmake
 test | command -v pkg-config                 | pkg-config
+test | command -v redis-server               | redis-server
 test | command -v python3                    | python3
 test | test -f /usr/include/nlohmann/json.hpp | nlohmann-json3-dev
 test | command -v redis-server               | redis-server
@@ -23,8 +24,15 @@ test | command -v redis-sentinel             | redis-sentinel
 END
 }
 
-asan_runtime() { # what clang -fsanitize=address links; Debian packs it apart from the compiler
-    ls /usr/lib/llvm-*/lib/clang/*/lib/linux/libclang_rt.asan-"$(uname -m)".a
+# What clang -fsanitize=address links. Debian packs it apart from the compiler, by the compiler's version:
+# so it is asked for when clang is there, in a second round.
+asan_runtime() {
+    ! command -v clang || test -f "$(clang -print-file-name="libclang_rt.asan-$(uname -m).a")" ||
+        ls "$(clang -print-resource-dir)/lib/linux/libclang_rt.asan-$(uname -m).a"
+}
+
+clang_version() {
+    clang -dumpversion 2>/dev/null | cut -d. -f1
 }
 
 dpkg_has() { # valgrind cannot start without the C library's symbols
@@ -38,7 +46,7 @@ wanted() { # does $1 (this line's purpose) belong to $purpose? `test` needs all 
 missing_packages() {
     needs | while IFS='|' read -r who probe package; do
         wanted "$(echo $who)" || continue
-        eval "$probe" >/dev/null 2>&1 || echo "$package"
+        eval "$probe" >/dev/null 2>&1 || echo "$package" | sed "s/CLANG/$(clang_version)/"
     done
 }
 
@@ -93,4 +101,5 @@ check_rust() {
 purpose=${1:?"usage: tools/setup.sh demo|test"}
 case $purpose in demo | test) ;; *) echo "usage: tools/setup.sh demo|test" >&2; exit 2 ;; esac
 install_packages
+install_packages # what depends on the first round
 check_rust
