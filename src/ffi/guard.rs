@@ -63,3 +63,68 @@ pub unsafe fn set_up(
     }
     status as limiter_status
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ffi::args::Versioned;
+    use crate::ffi::client::{limiter_client_free, limiter_client_open};
+    use crate::ffi::limiter::{limiter_free, limiter_new};
+    use crate::ffi::types::*;
+    use crate::ffi::verbs::limiter_acquire;
+
+    /// In this build of the library the key "a bug" panics under its shard's lock.
+    #[test]
+    fn b_139_a_panic_is_a_status_and_harms_nobody_else() {
+        unsafe {
+            let (mut client, mut limiter) = (std::ptr::null_mut(), std::ptr::null_mut());
+            let (url, config, nowhere) = (std::ptr::null(), std::ptr::null(), std::ptr::null_mut());
+            assert_eq!(
+                limiter_client_open(url, config, &mut client, nowhere, 0),
+                LIMITER_OK
+            );
+            let limit = limiter_limit {
+                kind: LIMITER_SEMAPHORE,
+                capacity: 9,
+                ..Versioned::INIT
+            };
+            let made = limiter_new(client, c"n".as_ptr(), &limit, 1, &mut limiter, nowhere, 0);
+            assert_eq!(made, LIMITER_OK);
+            let ask = |key: &str| {
+                let request = limiter_request {
+                    key: key.as_ptr().cast(),
+                    key_len: key.len(),
+                    ..Versioned::INIT
+                };
+                let mut decision = std::mem::MaybeUninit::<limiter_decision>::zeroed();
+                limiter_acquire(limiter, &request, decision.as_mut_ptr())
+            };
+            for round in 0..3 {
+                assert_eq!(ask("a bug"), LIMITER_PANIC);
+                // Enough keys that some share the shard of the one that panicked.
+                for i in 0..5_000 {
+                    assert_eq!(ask(&i.to_string()), LIMITER_OK, "round {round}, key {i}");
+                }
+            }
+            limiter_free(limiter);
+            assert_eq!(limiter_client_free(client), LIMITER_OK);
+        }
+    }
+
+    #[test]
+    fn a_message_is_cut_at_a_character_and_terminated() {
+        for (room, expected) in [(0, ""), (1, ""), (2, ""), (3, "é"), (4, "éa"), (99, "éab")] {
+            let mut buffer = [0x55; 100];
+            let refuse = || Err(Refusal::invalid("éab"));
+            let status = unsafe { set_up(buffer.as_mut_ptr(), room, refuse) };
+            assert_eq!(status, LIMITER_INVALID);
+            let written: Vec<u8> = buffer[..room].iter().map(|&c| c as u8).collect();
+            let end = written.iter().position(|&c| c == 0).unwrap_or(0);
+            assert_eq!(&written[..end], expected.as_bytes());
+            assert!(
+                buffer[room..].iter().all(|&c| c == 0x55),
+                "nothing is written beyond"
+            );
+        }
+    }
+}
