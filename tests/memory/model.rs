@@ -232,10 +232,10 @@ impl Pair {
         if waited && !detach {
             self.model.done.push((n, Status::Cancelled));
         }
-        if let (Some(place), true) = (unpolled, detach) {
-            if self.model.done.remove(place).1 == Status::Ok {
-                self.model.holders.remove(&n);
-            }
+        if let (Some(place), true) = (unpolled, detach)
+            && self.model.done.remove(place).1 == Status::Ok
+        {
+            self.model.holders.remove(&n);
         }
         self.model.pump();
     }

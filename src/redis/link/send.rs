@@ -156,10 +156,8 @@ impl<'a> Sender<'a> {
         let Group { node, jobs } = group;
         let supervisor = node.lane(self.lane);
         let impatient = self.lane == Lane::Bulk;
-        if impatient {
-            if let Err(retry_in) = supervisor.breaker().admit(Instant::now()) {
-                return self.refuse(jobs, "BREAKER", retry_in);
-            }
+        if impatient && let Err(retry_in) = supervisor.breaker().admit(Instant::now()) {
+            return self.refuse(jobs, "BREAKER", retry_in);
         }
         let until = self.routes.patience(self.deadline);
         let live = match supervisor.ready(until, impatient).await {
@@ -213,18 +211,18 @@ impl<'a> Sender<'a> {
     /// Writes the jobs and reads one reply for each.
     async fn exchange(&self, live: &Live, jobs: &[Job<'_>]) -> RedisResult<Vec<Value>> {
         let mut connection = live.connection();
-        if let [job] = jobs {
-            if job.ask.is_none() {
-                let whole = job.misses > 0;
-                if whole {
-                    count(&self.counters.bodies_sent);
-                }
-                let command = job.request.encode(whole);
-                return connection
-                    .send_packed_command(&command)
-                    .await
-                    .map(|reply| vec![reply]);
+        if let [job] = jobs
+            && job.ask.is_none()
+        {
+            let whole = job.misses > 0;
+            if whole {
+                count(&self.counters.bodies_sent);
             }
+            let command = job.request.encode(whole);
+            return connection
+                .send_packed_command(&command)
+                .await
+                .map(|reply| vec![reply]);
         }
         let mut pipeline = Pipeline::with_capacity(jobs.len());
         let mut sent: Vec<&Arc<Script>> = Vec::new();

@@ -54,10 +54,10 @@ impl Sentinels {
         if self.doubted.swap(false, Relaxed) {
             inner.give_up_first();
         }
-        if let Some((at, addr)) = &inner.last {
-            if at.elapsed() < SHARED {
-                return Ok(addr.clone());
-            }
+        if let Some((at, addr)) = &inner.last
+            && at.elapsed() < SHARED
+        {
+            return Ok(addr.clone());
         }
         let mut refusal = Refusal::timeout("the sentinels");
         for _ in 0..inner.addrs.len() {

@@ -109,10 +109,10 @@ pub(super) struct Reporter {
 
 impl Reporter {
     pub fn log(&self, level: Level, text: std::fmt::Arguments<'_>) {
-        if let Some(log) = &self.log {
-            if level as i32 <= log.level {
-                (log.write)(level, &text.to_string());
-            }
+        if let Some(log) = &self.log
+            && level as i32 <= log.level
+        {
+            (log.write)(level, &text.to_string());
         }
     }
 }

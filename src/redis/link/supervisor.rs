@@ -155,10 +155,10 @@ impl Supervisor {
     /// The connection, as soon as there is one. `impatient` callers do not wait for a server that
     /// is known to be down.
     pub async fn ready(&self, until: Instant, impatient: bool) -> Result<Arc<Live>, NotReady> {
-        if let State::Up(live) = &*self.core.state.borrow() {
-            if !live.is_over() {
-                return Ok(live.clone());
-            }
+        if let State::Up(live) = &*self.core.state.borrow()
+            && !live.is_over()
+        {
+            return Ok(live.clone());
         }
         self.start();
         let mut states = self.core.state.subscribe();
