@@ -16,11 +16,27 @@ local function needed_until(key)
   return max(key.booked, key.blocked, key.epoch_until)
 end
 
-function decide.fresh(limits, now)
+-- An epoch is a number for the rules and a count: a booking is corrected under the rules it was made
+-- under only, even if the key was forgotten since and came to be under others.
+local EPOCHS = 1048576
+
+local function epoch_of(limits, count)
+  local mark = 0
+  for _, limit in ipairs(limits) do
+    for _, n in ipairs(limit) do mark = fmod(mark * 1999993 + fmod(n, 2147483647), 2147483647) end
+  end
+  return mark * EPOCHS + fmod(count, EPOCHS)
+end
+
+local function fresh_states(limits, now)
   local states = {}
   for i, limit in ipairs(limits) do states[i] = limit.kind.fresh(limit, now) end
-  -- The epoch starts at the time: what was booked on a key that was forgotten since means nothing here.
-  return {states = states, booked = 0, blocked = 0, seq = 0, epoch = now, epoch_until = 0, parked = {}}
+  return states
+end
+
+function decide.fresh(limits, now)
+  return {states = fresh_states(limits, now), booked = 0, blocked = 0, seq = 0,
+    epoch = epoch_of(limits, 0), epoch_until = 0, parked = {}}
 end
 
 -- From then on the key may be forgotten.
@@ -109,7 +125,8 @@ end
 
 -- Takes back what a booking that is not due yet took of rates.
 function decide.cancel_rates(limits, key, now, booking)
-  if booking.epoch ~= key.epoch then return end
+  -- A key that was lost and came to be anew knows nothing of the booking.
+  if booking.epoch ~= key.epoch or booking.seq > key.seq or booking.at > key.booked then return end
   if booking.seq ~= key.seq then
     park(key, now, booking)
     return
@@ -126,6 +143,11 @@ function decide.cancel_rates(limits, key, now, booking)
     end
     newest = next
   end
+end
+
+-- The key was reset since, under the same rules.
+function decide.is_reset(key, booking)
+  return booking.epoch ~= key.epoch and floor(booking.epoch / EPOCHS) == floor(key.epoch / EPOCHS)
 end
 
 -- Corrects what a booking was charged to what was used.
@@ -149,8 +171,8 @@ function decide.penalize(key, now, till)
   if till > now then key.blocked = max(key.blocked, till) end
 end
 
-local function next_epoch(key, needed)
-  key.epoch = key.epoch + 1
+local function next_epoch(limits, key, needed)
+  key.epoch = epoch_of(limits, fmod(key.epoch, EPOCHS) + 1)
   key.epoch_until = max(key.epoch_until, needed)
   key.parked = {}
 end
@@ -165,9 +187,9 @@ end
 
 function decide.reset(limits, key, now)
   local needed = rates_fresh_at(limits, key)
-  key.states = decide.fresh(limits, now).states
+  key.states = fresh_states(limits, now)
   key.booked, key.blocked = 0, 0
-  next_epoch(key, needed)
+  next_epoch(limits, key, needed)
 end
 
 -- Makes a key that was used under the limits `from`, of the same shape, one of these limits.
@@ -183,7 +205,7 @@ function decide.reconfigure(limits, from, key, now)
       end
     end
   end
-  if changed then next_epoch(key, needed) end
+  if changed then next_epoch(limits, key, needed) end
 end
 
 -- Limit, remaining and reset_after: of the limit at `index`, or of the tightest.

@@ -2,7 +2,7 @@
 -- Limit: {limit, window, by_clock}. State: {start, used}. Charge: {weight, start, before_start, before_used}.
 local WINDOW_MAX = 1125899906842624
 
-local fixed_window = {}
+local fixed_window = {takes = 3, size = 2, charge_size = 4}
 
 function fixed_window.limit(p)
   p.capacity, p.window, p.by_clock = p[1], p[2], p[3] == 1

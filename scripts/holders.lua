@@ -1,160 +1,222 @@
 -- Semaphore: who holds permits and who waits for them, over all processes.
--- holders: permit id -> when it ends. queue: id -> ticket number; first in, first out. lives: waiting id
--- -> when its process counts as dead. who: id -> "weights;fence;channel;deadline;booking", the deadline
--- being that of a wait (0: none) and the booking what a granted id took. dead: ids that were given up
--- while an earlier request for them may still be under way.
--- A grant out of the queue is a claim: it ends soon unless its process asks for it again. Confirmed
--- holders have an allowance on top of their lease, for a server clock that steps forward.
+-- KEYS: 2 what ends, 'h' and the id of a permit, 'w' and that of a wait, or 'd' and one that was given up
+-- while an earlier request for it may still be under way: scored by when that is over. 3 the queue, ids by
+-- ticket: first in, first out. 4 who they are: by id, "weights;fence;channel;deadline;booking": deadline
+-- is that of a wait (0: none), booking what a granted id took.
+-- ARGV: 5 the caller's longest lease; 6 claim, 7 allowance, 8 life of a wait, in microseconds; 9 the
+-- caller's channel; 10 the era of the permits it holds here, or ''; 11 a fresh era. Operations:
+--   A id wait lease weights   acquire, or ask again
+--   R id dead                 release; dead > 0 keeps the id out for so long
+--   C id dead                 end a wait, or return the grant that came before
+--   N id lease era weights    renew
+-- A grant out of the queue is a claim: it is over soon unless its process asks for it again. A confirmed
+-- holder has an allowance on top of its lease, for a server's clock that steps forward.
+--
+-- Any of the four keys may get lost. Their sizes must agree with the key's text, else all begins anew in
+-- another era: who still holds has one lease to say so, and until then nobody else is admitted.
+
+-- Most that one call ends, and most that it grants to others.
 local MOST = 64
+-- A clock that stepped back by more than a day may repeat fencing numbers.
+local DAY = 86400000000
 
-holders_of = function(limits, key, known, now, era, answer)
-  local H, Q, W, I, D = KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
-  local claim, allowance, life = tonumber(ARGV[7]), tonumber(ARGV[8]), tonumber(ARGV[9])
-  local channel = ARGV[6]
-  local call = redis.call
-  local holders, told = {}, {}
-  local changed = false
+-- key.people: how many hold, wait and are kept out; the last fencing number and ticket; the end of the
+-- grace; the longest lease; by when all ends; until when the keys are kept.
+local HELD, QUEUED, DEAD, FENCE, TICKET, GRACE, LONGEST, ENDS, KEPT = 1, 2, 3, 4, 5, 6, 7, 8, 9
 
-  local counts = {}
-  for i, command in ipairs({'ZCARD', 'ZCARD', 'ZCARD', 'HLEN', 'ZCARD'}) do
-    local count = redis.pcall(command, KEYS[i + 1])
-    if type(count) == 'table' then return false end
-    counts[i] = count
+local sizes = {}
+
+holders_of = {}
+
+-- Whether the keys hold what they should.
+function holders_of.sound()
+  for i, command in ipairs({'ZCARD', 'ZCARD', 'HLEN'}) do
+    local size = redis.pcall(command, KEYS[i + 1])
+    if type(size) == 'table' then return false end
+    sizes[i] = size
   end
-  local whole = counts[1] == key.held and counts[2] == key.queued and counts[3] == key.queued
-    and counts[4] == key.held + key.queued
-  if not whole then
-    -- Something of ours is gone. Who still holds has one lease to say so; until then nobody is admitted.
-    call('DEL', H, Q, W, I)
+  return true
+end
+
+function holders_of.begin(limits, key, known, now, answer, next_arg, next_weights, ops)
+  local E, Q, I = KEYS[2], KEYS[3], KEYS[4]
+  local lease, claim, allowance = tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7])
+  local life, channel, known_era = tonumber(ARGV[8]), ARGV[9], ARGV[10]
+  local call = redis.call
+  local people = key.people or {0, 0, 0, 0, 0, 0, 0, 0, 0}
+  local notes, begun, changed = {}, {}, false
+  local semaphore
+  for i, limit in ipairs(limits) do
+    if limit.holds then semaphore = semaphore or i end
+  end
+
+  local function forget_all()
+    call('DEL', E, Q, I)
     for i, limit in ipairs(limits) do
       if limit.holds then key.states[i][1] = 0 end
     end
-    key.era, key.grace, changed = era, now + key.longest, true
-  end
-
-  local function score(set, id)
-    local found = call('ZSCORE', set, id)
-    return found and tonumber(found)
-  end
-
-  local function who(id)
-    local text = call('HGET', I, id)
-    local weights, fence, to, deadline, booking = string.match(text, '^([^;]*);(%d+);([^;]*);(%d+);(.*)$')
-    return {weights = numbers(weights), fence = tonumber(fence), channel = to,
-      deadline = tonumber(deadline), booking = booking ~= '' and parse_booking(booking) or nil}
-  end
-
-  local function remember(id, one)
-    call('HSET', I, id, spaced(one.weights) .. ';' .. show(one.fence) .. ';' .. one.channel .. ';'
-      .. show(one.deadline) .. ';' .. (one.booking and booking_text(one.booking) or ''))
+    people[HELD], people[QUEUED], people[DEAD], people[KEPT] = 0, 0, 0, 0
     changed = true
   end
 
-  local function tell(to, letter, id)
-    if to ~= '' then told[#told + 1] = {to, letter .. ' ' .. id} end
+  local function begin_anew()
+    local last = people[ENDS]
+    if not known then
+      last = call('ZRANGE', E, -1, -1, 'WITHSCORES')[2]
+      last = last and tonumber(last) or now + people[LONGEST]
+    end
+    forget_all()
+    key.era, people[ENDS] = ARGV[11], 0
+    -- What would be over by now anyway is no loss.
+    if last > now then people[GRACE] = max(now + people[LONGEST], min(last, now + MAX_AHEAD)) end
   end
 
-  local function give_back(weights)
-    for i, limit in ipairs(limits) do
-      if limit.holds then key.states[i][1] = max(0, key.states[i][1] - weights[i]) end
-    end
+  key.people = people
+  if lease > people[LONGEST] then people[LONGEST] = lease end
+  if not known then
+    key.era = ARGV[11]
+    if known_era ~= '' then people[GRACE], changed = now + people[LONGEST], true end
+  end
+  local counted = people[HELD] + people[QUEUED]
+  if sizes[1] ~= counted + people[DEAD] or sizes[2] ~= people[QUEUED] or sizes[3] ~= counted then
+    begin_anew()
+  end
+
+  -- Sees to it that a key that is made now, or may have been, gets an end.
+  local function ends(member, at)
+    if people[HELD] + people[QUEUED] + people[DEAD] == 0 then begun[2] = true end
+    people[ENDS] = max(people[ENDS], at)
+    changed = true
+    return call('ZADD', E, show(at), member)
+  end
+
+  local function score(letter, id)
+    return call('ZSCORE', E, letter .. id)
+  end
+
+  local nobody = {weights = {}, fence = 0, channel = '', deadline = 0, booking = ''}
+  for i in ipairs(limits) do nobody.weights[i] = 0 end
+
+  local function who(id)
+    local text = call('HGET', I, id) or ''
+    local weights, fence, to, deadline, booking =
+      string.match(text, '^([^;]*);(%d+);([^;]*);(%d+);([^;]*)$')
+    local list = weights and checked(weights, #limits)
+    if not list then return nobody end
+    return {weights = list, fence = tonumber(fence), channel = to, deadline = tonumber(deadline),
+      booking = booking}
+  end
+
+  local function remember(id, weights, fence, to, deadline, booking)
+    if people[HELD] + people[QUEUED] == 0 then begun[4] = true end
+    call('HSET', I, id, spaced(weights) .. ';' .. show(fence) .. ';' .. to .. ';' .. show(deadline) .. ';'
+      .. booking)
   end
 
   local function drop_holder(id, one)
-    one = one or who(id)
-    give_back(one.weights)
-    call('ZREM', H, id)
+    call('ZREM', E, 'h' .. id)
     call('HDEL', I, id)
+    people[HELD] = people[HELD] - 1
+    for i, limit in ipairs(limits) do
+      if limit.holds then
+        local state = key.states[i]
+        state[1] = people[HELD] > 0 and max(0, state[1] - one.weights[i]) or 0
+      end
+    end
     changed = true
-    return one
   end
 
   local function drop_waiter(id)
     call('ZREM', Q, id)
-    call('ZREM', W, id)
+    call('ZREM', E, 'w' .. id)
     call('HDEL', I, id)
-    changed = true
+    people[QUEUED], changed = people[QUEUED] - 1, true
   end
 
-  local function hold(id, one, at, ends)
-    key.fence = max(key.fence + 1, now)
-    one.fence = key.fence
-    call('ZADD', H, show(max(now, at) + ends), id)
-    remember(id, one)
+  -- Makes it a holder, until its time after the booking's.
+  local function hold(id, weights, to, booking, span)
+    local text = booking_text(booking)
+    people[FENCE] = max(people[FENCE] + 1, now)
+    remember(id, weights, people[FENCE], to, 0, text)
+    ends('h' .. id, max(now, booking.at) + span)
+    people[HELD] = people[HELD] + 1
+    return text
   end
 
-  -- The rates alone: when they would let it pass.
-  local function rates_at(weights)
-    local rates, nothing = {}, true
-    for i, limit in ipairs(limits) do
-      rates[i] = limit.holds and 0 or weights[i]
-      if rates[i] > 0 then nothing = false end
-    end
-    local _, _, at = decide.decide(limits, key, now, rates, nothing)
-    return max(at, now)
-  end
-
-  local function first_semaphore()
-    for i, limit in ipairs(limits) do
-      if limit.holds then return i end
-    end
-  end
-
-  local function verdict(weights, queue_counts)
+  local function verdict(weights)
     local outcome, index, at = decide.decide(limits, key, now, weights, false)
-    if outcome ~= 'never' and (now < key.grace or (queue_counts and call('ZCARD', Q) > 0)) then
-      return 'release', first_semaphore(), at
-    end
+    if now < people[GRACE] and outcome ~= 'never' then return 'release', semaphore, at end
     return outcome, index, at
+  end
+
+  local function tell(to, letter, id)
+    if to ~= '' then notes[#notes + 1] = {to, letter .. ' ' .. id} end
   end
 
   -- Strictly in order: only the head is ever granted.
   local function pump()
     for _ = 1, MOST do
+      if people[QUEUED] == 0 or now < people[GRACE] then return end
       local head = call('ZRANGE', Q, 0, 0)[1]
-      if not head then return end
       local one = who(head)
-      local outcome, _, at = verdict(one.weights, false)
-      if outcome == 'release' then return end
-      if outcome == 'never' or outcome == 'far' or (one.deadline > 0 and at > one.deadline) then
-        drop_waiter(head)
-        tell(one.channel, outcome == 'never' and 'N' or 'D', head)
+      local alive = score('w', head)
+      local late = one.deadline > 0 and one.deadline < now
+      local outcome, _, at
+      if alive and tonumber(alive) > now and not late then
+        outcome, _, at = verdict(one.weights)
+        if outcome == 'release' then return end
+      end
+      drop_waiter(head)
+      if outcome == 'never' then
+        tell(one.channel, 'N', head)
+      elseif not outcome or outcome == 'far' or (one.deadline > 0 and at > one.deadline) then
+        tell(one.channel, 'D', head)
       else
-        call('ZREM', Q, head)
-        call('ZREM', W, head)
-        one.booking = decide.commit(limits, key, now, max(at, now), one.weights)
-        hold(head, one, one.booking.at, claim - allowance)
+        local booking = decide.commit(limits, key, now, max(at, now), one.weights)
+        hold(head, one.weights, one.channel, booking, claim)
         tell(one.channel, 'G', head)
       end
     end
   end
 
   local function sweep()
-    local over = call('ZRANGEBYSCORE', H, '-inf', '(' .. show(now - allowance), 'LIMIT', 0, MOST)
-    for _, id in ipairs(over) do drop_holder(id) end
-    over = call('ZRANGEBYSCORE', W, '-inf', '(' .. show(now), 'LIMIT', 0, MOST)
-    for _, id in ipairs(over) do drop_waiter(id) end
-    call('ZREMRANGEBYSCORE', D, '-inf', '(' .. show(now))
+    if people[ENDS] == 0 then return end
+    for _, member in ipairs(call('ZRANGEBYSCORE', E, '-inf', show(now), 'LIMIT', 0, MOST)) do
+      local letter, id = string.sub(member, 1, 1), string.sub(member, 2)
+      if letter == 'h' then
+        drop_holder(id, who(id))
+      elseif letter == 'w' then
+        drop_waiter(id)
+      else
+        call('ZREM', E, member)
+        people[DEAD], changed = people[DEAD] - 1, true
+      end
+    end
   end
 
   -- Until so much that is held has ended that it would pass.
   local function release_hint(weights)
-    if now < key.grace then return key.grace - now end
-    local used = {}
-    for i in ipairs(limits) do used[i] = key.states[i][1] end
-    local ends = call('ZRANGE', H, 0, MOST - 1, 'WITHSCORES')
-    for n = 1, #ends, 2 do
-      local one = who(ends[n])
-      local fits = true
-      for i, limit in ipairs(limits) do
-        if limit.holds then
-          used[i] = used[i] - one.weights[i]
-          fits = fits and used[i] + weights[i] <= limit.capacity
+    if now < people[GRACE] then return people[GRACE] - now end
+    local used, hint = {}, people[LONGEST]
+    for i, state in ipairs(key.states) do used[i] = state[1] end
+    local members = call('ZRANGE', E, 0, MOST - 1, 'WITHSCORES')
+    for n = 1, #members, 2 do
+      if string.sub(members[n], 1, 1) == 'h' then
+        local one, over = who(string.sub(members[n], 2)), tonumber(members[n + 1])
+        for i, limit in ipairs(limits) do
+          if limit.holds then key.states[i][1] = max(0, key.states[i][1] - one.weights[i]) end
+        end
+        local outcome, _, at = decide.decide(limits, key, over, weights, false)
+        if outcome ~= 'release' then
+          hint = at - now
+          break
         end
       end
-      if fits then return max(1, tonumber(ends[n + 1]) + allowance + 1 - now) end
     end
-    return key.longest
+    for i, limit in ipairs(limits) do
+      if limit.holds then key.states[i][1] = used[i] end
+    end
+    return max(1, hint)
   end
 
   local function refuse(outcome, index, at, weights)
@@ -163,127 +225,176 @@ holders_of = function(limits, key, known, now, era, answer)
     return answer('D', index, max(1, at - now))
   end
 
-  function holders.peek(weights, nothing)
-    if nothing then return answer('O', nil, 0) end
-    local outcome, index, at = verdict(weights, true)
-    if outcome == 'admit' then return answer('O', nil, 0) end
-    return refuse(outcome, index, at, weights)
+  -- As long as anybody waits, a newcomer does too.
+  local function verdict_last(weights)
+    local outcome, index, at = verdict(weights)
+    if people[QUEUED] > 0 and outcome ~= 'never' and outcome ~= 'release' then
+      return 'release', semaphore, at
+    end
+    return outcome, index, at
   end
 
-  function holders.acquire(id, wait, lease, weights, nothing)
+  -- The rates alone: when they would let it pass.
+  local function rates_at(weights)
+    local rates, nothing = {}, true
+    for i, limit in ipairs(limits) do
+      rates[i] = limit.holds and 0 or weights[i]
+      nothing = nothing and rates[i] == 0
+    end
+    if nothing then return now end
+    local _, _, at = decide.decide(limits, key, now, rates, false)
+    return max(at, now)
+  end
+
+  local function granted(id, one, span)
+    local booking = parse_booking(one.booking, limits)
+    local at = max(now, booking and booking.at or now)
+    ends('h' .. id, at + span + allowance)
+    return answer('O', nil, at - now, at, one.fence, 0, one.booking)
+  end
+
+  local function queued(id)
+    ends('w' .. id, now + life)
+    return answer('Q', nil, 0, now, 0, call('ZRANK', Q, id))
+  end
+
+  function ops.A()
+    local id, wait, span = next_arg(), tonumber(next_arg()), tonumber(next_arg())
+    local weights, nothing = next_weights()
     if nothing then return answer('O', nil, 0) end
-    key.longest = max(key.longest, lease)
-    if score(D, id) then return answer('X', nil, 0) end
-    if score(H, id) then
-      local one = who(id)
-      call('ZADD', H, show(max(now, one.booking.at) + lease), id)
-      changed = true
-      return answer('O', nil, max(0, one.booking.at - now), one.booking.at, one.fence, 0, one.booking)
+    if span > people[LONGEST] then people[LONGEST] = span end
+    if score('d', id) then return answer('X', nil, 0) end
+    if score('h', id) then return granted(id, who(id), span) end
+    local outcome, index, at = verdict_last(weights)
+    if score('w', id) then
+      if outcome ~= 'never' then return queued(id) end
+      drop_waiter(id)
+      pump()
     end
-    if score(Q, id) then
-      call('ZADD', W, show(now + life), id)
-      changed = true
-      return answer('Q', nil, 0, now, 0, call('ZRANK', Q, id))
-    end
-    local outcome, index, at = verdict(weights, true)
     local till = wait < 0 and math.huge or now + wait
     if outcome == 'admit' or (outcome == 'later' and at <= till) then
       local booking = decide.commit(limits, key, now, at, weights)
-      local one = {weights = weights, channel = channel, deadline = 0, booking = booking}
-      hold(id, one, booking.at, lease)
-      return answer('O', nil, booking.at - now, booking.at, one.fence, 0, booking)
+      local text = hold(id, weights, channel, booking, span + allowance)
+      return answer('O', nil, at - now, at, people[FENCE], 0, text)
     end
     if outcome ~= 'release' or wait == 0 or rates_at(weights) > till then
       return refuse(outcome, index, at, weights)
     end
-    key.ticket = key.ticket + 1
-    call('ZADD', Q, show(key.ticket), id)
-    call('ZADD', W, show(now + life), id)
-    remember(id, {weights = weights, fence = 0, channel = channel, deadline = wait < 0 and 0 or till})
-    return answer('Q', nil, 0, now, 0, call('ZRANK', Q, id))
+    people[TICKET] = people[TICKET] + 1
+    if people[QUEUED] == 0 then begun[3] = true end
+    call('ZADD', Q, show(people[TICKET]), id)
+    remember(id, weights, 0, channel, wait < 0 and 0 or till, '')
+    local reply = queued(id)
+    people[QUEUED] = people[QUEUED] + 1
+    return reply
   end
 
-  local function mark_dead(id, dead)
-    if dead > 0 then
-      call('ZADD', D, show(now + dead), id)
-      changed = true
-    end
+  function ops.K()
+    local weights, nothing = next_weights()
+    if nothing then return answer('O', nil, 0) end
+    local outcome, index, at = verdict_last(weights)
+    if outcome == 'admit' then return answer('O', nil, 0) end
+    return refuse(outcome, index, at, weights)
   end
 
-  function holders.release(id, dead)
-    mark_dead(id, dead)
-    if not score(H, id) then return answer('S', nil, 0) end
-    drop_holder(id)
+  local function keep_out(id, span)
+    if span > 0 and ends('d' .. id, now + span) == 1 then people[DEAD] = people[DEAD] + 1 end
+  end
+
+  function ops.R()
+    local id, dead = next_arg(), tonumber(next_arg())
+    keep_out(id, dead)
+    if not score('h', id) then return answer('S', nil, 0) end
+    drop_holder(id, who(id))
     pump()
     return answer('O', nil, 0)
   end
 
-  function holders.cancel(id, dead)
-    mark_dead(id, dead)
-    if score(H, id) then
-      local one = drop_holder(id)
-      if one.booking and one.booking.at > now then
-        decide.cancel_rates(limits, key, now, one.booking)
-      end
+  function ops.C()
+    local id, dead = next_arg(), tonumber(next_arg())
+    keep_out(id, dead)
+    if score('w', id) then
+      drop_waiter(id)
       pump()
-      return answer('R', nil, 0)
+      return answer('O', nil, 0)
     end
-    if not score(Q, id) then return answer('S', nil, 0) end
-    drop_waiter(id)
+    if not score('h', id) then return answer('S', nil, 0) end
+    local one = who(id)
+    drop_holder(id, one)
+    local booking = parse_booking(one.booking, limits)
+    if booking and booking.seq > 0 and booking.at > now then
+      decide.cancel_rates(limits, key, now, booking)
+    end
     pump()
-    return answer('O', nil, 0)
+    return answer('R', nil, 0)
   end
 
-  function holders.renew(id, lease, known_era, weights)
-    key.longest = max(key.longest, lease)
-    if score(H, id) then
-      local one = who(id)
-      call('ZADD', H, show(max(now, one.booking.at) + lease), id)
-      changed = true
-      return answer('O', nil, 0, now, one.fence)
+  local function fits(weights)
+    for i, limit in ipairs(limits) do
+      if limit.holds and key.states[i][1] + weights[i] > limit.capacity then return false end
     end
-    if known_era == key.era or now >= key.grace or score(D, id) then return answer('S', nil, 0) end
+    return true
+  end
+
+  function ops.N()
+    local id, span, era = next_arg(), tonumber(next_arg()), next_arg()
+    local weights = next_weights()
+    if span > people[LONGEST] then people[LONGEST] = span end
+    if score('h', id) then return granted(id, who(id), span) end
+    if era == key.era or score('d', id) or not (now < people[GRACE] or fits(weights)) then
+      return answer('S', nil, 0)
+    end
     -- The state was lost, not the lease: a holder that says so in time is one again.
-    if score(Q, id) then drop_waiter(id) end
+    if score('w', id) then drop_waiter(id) end
     local booking = {at = now, seq = 0, epoch = key.epoch, previous = 0, charges = {}}
     for i, limit in ipairs(limits) do
       booking.charges[i] = false
-      if limit.holds then
+      if limit.holds and weights[i] > 0 then
         key.states[i][1] = key.states[i][1] + weights[i]
         booking.charges[i] = {weights[i]}
       end
     end
-    local one = {weights = weights, channel = channel, deadline = 0, booking = booking}
-    hold(id, one, now, lease)
-    return answer('O', nil, 0, now, one.fence)
+    local text = hold(id, weights, channel, booking, span + allowance)
+    return answer('O', nil, 0, now, people[FENCE], 0, text)
   end
 
+  local holders = {}
+
+  -- All permits end; who waits is decided anew. The era stays, so that a holder's renewal finds that out.
   function holders.reset()
-    for _, id in ipairs(call('ZRANGE', H, 0, -1)) do call('HDEL', I, id) end
-    call('DEL', H)
-    key.grace, changed = 0, true
-  end
-
-  holders.pump = pump
-
-  -- Counts, lives and messages; answers until when the key is needed, and whether it changed.
-  function holders.finish()
-    if not changed then return 0, false end
-    key.held, key.queued = call('ZCARD', H), call('ZCARD', Q)
-    local till = key.grace
-    for _, set in ipairs({H, W, D}) do
-      local last = call('ZRANGE', set, -1, -1, 'WITHSCORES')[2]
-      if last then till = max(till, tonumber(last) + allowance) end
+    for _, member in ipairs(call('ZRANGE', E, 0, -1)) do
+      if string.sub(member, 1, 1) == 'h' then
+        call('ZREM', E, member)
+        call('HDEL', I, string.sub(member, 2))
+      end
     end
-    local px = show(math.ceil(max(till - now, 0) / 1000) + 1000)
-    for i = 2, 6 do call('PEXPIRE', KEYS[i], px) end
-    for _, one in ipairs(told) do call('PUBLISH', one[1], one[2]) end
-    return till, true
-  end
-
-  if known or not whole then
-    sweep()
+    people[HELD], people[GRACE], changed = 0, 0, true
+    key.epoch_until = max(key.epoch_until, now + people[LONGEST] + allowance)
     pump()
   end
+
+  -- Sees to the keys' ends and to the notes. Answers until when the key is needed, and whether anything
+  -- changed.
+  function holders.finish(dirty)
+    if not changed and not dirty then return 0, false end
+    local counts = people[HELD] + people[QUEUED]
+    if counts + people[DEAD] == 0 then people[ENDS], people[KEPT] = 0, 0 end
+    local renew = people[ENDS] > people[KEPT]
+    if renew then people[KEPT] = people[ENDS] + people[LONGEST] end
+    if people[KEPT] > 0 then
+      local px = show(math.ceil((people[KEPT] - now) / 1000) + 1000)
+      if (renew or begun[2]) then call('PEXPIRE', E, px) end
+      if (renew or begun[3]) and people[QUEUED] > 0 then call('PEXPIRE', Q, px) end
+      if (renew or begun[4]) and counts > 0 then call('PEXPIRE', I, px) end
+    end
+    for _, note in ipairs(notes) do call('PUBLISH', note[1], note[2]) end
+    local till = max(people[GRACE], people[FENCE] + min(key.skew, DAY))
+    -- The text outlives the rest: what is left alone looks like a loss.
+    if people[KEPT] > 0 then till = max(till, people[KEPT] + 1000000) end
+    return till, changed
+  end
+
+  sweep()
+  pump()
   return holders
 end

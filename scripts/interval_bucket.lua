@@ -2,7 +2,7 @@
 -- Limit: {capacity, refill, period, starts_empty}. State: {owed, anchor, era, refunded, until}.
 -- Charge: {weight, taken, paid, anchor_before, after_owed, after_anchor, era, refunded}.
 
-local interval_bucket = {}
+local interval_bucket = {takes = 4, size = 5, charge_size = 8}
 
 function interval_bucket.limit(p)
   p.capacity, p.refill, p.period, p.empty = p[1], p[2], p[3], p[4] == 1

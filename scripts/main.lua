@@ -1,21 +1,18 @@
 -- One call: a batch of operations on one key, in order, at one instant; written back once, and only if
 -- something changed.
--- KEYS: 1 the key's text; with a semaphore also 2 holders, 3 queue, 4 waiters' lives, 5 who they are,
--- 6 the dead (see holders.lua).
+-- KEYS: 1 the key's text; with a semaphore also 2 to 4, see holders.lua.
 -- ARGV: 1 now in microseconds, or '' for the server's time; 2 not_after, 0 for none; 3 version of the
--- limits; 4 the limits; 5 a fresh era; 6 the caller's channel; 7 claim, 8 allowance, 9 life of a waiter, in
--- microseconds; 10 the era the caller knows, or ''; 11 the usual lease; then the operations:
---   A id wait lease weights    acquire, or ask again; wait < 0 is without limit
---   P wait weights             book a time
---   K weights                  look
---   R id dead                  release; dead > 0 keeps the id out for so long
---   C id dead booking          end a wait, or a booking that is not due
---   N id lease era weights     renew
---   S id booking actual        settle
---   X                          make as new
---   Z span                     admit nothing for so long
--- Reply: {server time, the key's time, era, answer, ...}, an answer being
---   "letter index limit remaining retry_after reset_after fence position at|booking".
+-- limits; 4 the limits; with a semaphore seven more, see holders.lua; then the operations:
+--   P wait weights     book a time at most so far ahead; wait < 0 is without limit
+--   U booking          give back a booking that is not due
+--   K weights          look
+--   S booking actual   settle
+--   X                  make as new
+--   Z span             admit nothing for so long
+-- with a semaphore not P and U, but A, R, C and N, see holders.lua.
+-- Reply: {server's time, the key's time, era, answer, ...}, an answer being
+--   "letter index limit remaining retry_after reset_after fence position at|booking",
+-- or {server's time} if that is past not_after.
 local raw_now
 if ARGV[1] == '' then
   local time = redis.call('TIME')
@@ -24,31 +21,44 @@ else
   raw_now = tonumber(ARGV[1])
 end
 local not_after = tonumber(ARGV[2])
-if not_after > 0 and raw_now > not_after then return {show(raw_now), '0', 'late'} end
+if not_after > 0 and raw_now > not_after then return {show(raw_now)} end
 
-local version = tonumber(ARGV[3])
-local limits = parse_limits(ARGV[4])
+local version, limits = tonumber(ARGV[3]), parse_limits(ARGV[4])
+local arg = holders_of and 12 or 5
 local key, now
-local dirty = false
+local dirty, used = false, false
 
 local function garbage()
-  return redis.error_reply('LIMITERGARBAGE what is stored is not a limiter key; reset it')
+  return redis.error_reply('LIMITERGARBAGE what is stored is not of a limiter; reset the key')
 end
 
-local stored = redis.pcall('GET', KEYS[1])
-local is_text = type(stored) == 'string'
-if is_text then key = parse_key(stored, #limits) end
-local resets = ARGV[12] == 'X'
-if not key and (is_text or type(stored) == 'table') and not resets then return garbage() end
-local known = key ~= nil
+-- The key, or nothing; false if there is something else.
+local function load()
+  local stored = redis.pcall('GET', KEYS[1])
+  if type(stored) == 'table' then return false end
+  if not stored then return nil end
+  local found = parse_key(stored, limits, holders_of ~= nil)
+  if not found then return false end
+  if found.params == ARGV[4] then return found end
+  found.from = parse_limits(found.params)
+  if not found.from or #found.from ~= #limits then return false end
+  for i, limit in ipairs(limits) do
+    if found.from[i].kind ~= limit.kind then return false end
+  end
+  return found
+end
 
+key = load()
+local sound = key ~= false and (not holders_of or holders_of.sound())
+if not sound then
+  if ARGV[arg] ~= 'X' then return garbage() end
+  redis.call('DEL', unpack(KEYS))
+  key = nil
+end
+local known = key ~= nil
 if not key then
   key = decide.fresh(limits, raw_now)
-  key.seen, key.skew, key.version, key.fence, key.ticket = raw_now, 0, version, 0, 0
-  key.held, key.queued, key.grace, key.longest = 0, 0, 0, tonumber(ARGV[11])
-  key.era, key.params = ARGV[5], ARGV[4]
-  -- Whoever knows another era knows of permits that are lost with it.
-  if ARGV[10] ~= '' then key.grace, dirty = raw_now + key.longest, true end
+  key.seen, key.skew, key.version, key.params = raw_now, 0, version, ARGV[4]
 end
 
 -- A clock that steps back: no time has passed, and it goes on from there.
@@ -58,14 +68,12 @@ if now < key.seen then
 end
 key.seen = now
 
-if key.params ~= ARGV[4] then
-  local from = parse_limits(key.params)
-  if #from ~= #limits then return garbage() end
+if key.from then
   if version >= key.version then
-    decide.reconfigure(limits, from, key, now)
+    decide.reconfigure(limits, key.from, key, now)
     key.params, key.version, dirty = ARGV[4], version, true
   else
-    limits = from
+    limits = key.from
   end
 elseif version > key.version then
   key.version, dirty = version, true
@@ -75,130 +83,108 @@ local function answer(letter, index, retry, at, fence, position, booking)
   local limit, remaining, reset = decide.figures(limits, key, now, index)
   if limit == math.huge then limit = -1 end
   if remaining == math.huge then remaining = -1 end
-  return letter .. ' ' .. spaced({(index or 0), limit, remaining, retry, reset, fence or 0,
-    position or 0, at or now}) .. '|' .. (booking and booking_text(booking) or '')
+  return string.format('%s %d %.0f %.0f %.0f %.0f %.0f %.0f %.0f|%s', letter, index or 0, limit, remaining,
+    retry, reset, fence or 0, position or 0, at or now, booking or '')
 end
 
-local holders = holders_of and holders_of(limits, key, known, now, ARGV[5], answer)
-if holders == false then return garbage() end
-
-local function patience(wait)
-  if wait < 0 then return math.huge end
-  return now + wait
+local function next_arg()
+  arg = arg + 1
+  return ARGV[arg - 1]
 end
 
--- Grants a booking, or says why not.
-local function attempt(weights, nothing, till)
-  if nothing then return answer('O', nil, 0) end
-  local outcome, index, at = decide.decide(limits, key, now, weights, nothing)
-  if outcome == 'never' then return answer('N', index, -1) end
-  if outcome == 'admit' or (outcome == 'later' and at <= till) then
-    local booking = decide.commit(limits, key, now, at, weights)
-    dirty = true
-    return nil, booking
+local seen_weights = {}
+
+-- What each limit is asked for; whether that is nothing at all. Not to be changed.
+local function next_weights()
+  local text = next_arg()
+  local seen = seen_weights[text]
+  if not seen then
+    seen = {decide.weights(limits, numbers(text))}
+    seen_weights[text] = seen
   end
+  return seen[1], seen[2]
+end
+
+local function refuse(outcome, index, at)
+  if outcome == 'never' then return answer('N', index, -1) end
   return answer('D', index, max(1, at - now))
 end
 
 local ops = {}
+local holders = holders_of and holders_of.begin(limits, key, known, now, answer, next_arg, next_weights, ops)
 
-function ops.P(next)
-  local till = patience(tonumber(next()))
-  local weights, nothing = decide.weights(limits, numbers(next()))
-  local refusal, booking = attempt(weights, nothing, till)
-  if refusal then return refusal end
-  return answer('O', nil, booking.at - now, booking.at, 0, 0, booking)
+if not holders then
+  function ops.P()
+    local wait = tonumber(next_arg())
+    local weights, nothing = next_weights()
+    if nothing then return answer('O', nil, 0) end
+    local outcome, index, at = decide.decide(limits, key, now, weights, nothing)
+    if outcome == 'admit' or (outcome == 'later' and (wait < 0 or at <= now + wait)) then
+      local booking = decide.commit(limits, key, now, at, weights)
+      dirty = true
+      return answer('O', nil, at - now, at, 0, 0, booking_text(booking))
+    end
+    return refuse(outcome, index, at)
+  end
+
+  function ops.U()
+    local booking = parse_booking(next_arg(), limits)
+    if not booking or booking.seq == 0 or booking.at <= now then return answer('S', nil, 0) end
+    decide.cancel_rates(limits, key, now, booking)
+    dirty = true
+    return answer('O', nil, 0)
+  end
+
+  function ops.K()
+    local weights, nothing = next_weights()
+    local outcome, index, at = decide.decide(limits, key, now, weights, nothing)
+    if outcome == 'admit' then return answer('O', nil, 0) end
+    return refuse(outcome, index, at)
+  end
 end
 
-function ops.K(next)
-  local weights, nothing = decide.weights(limits, numbers(next()))
-  if holders then return holders.peek(weights, nothing) end
-  local outcome, index, at = decide.decide(limits, key, now, weights, nothing)
-  if outcome == 'admit' then return answer('O', nil, 0) end
-  if outcome == 'never' then return answer('N', index, -1) end
-  return answer('D', index, max(1, at - now))
-end
-
-function ops.A(next)
-  local id, wait, lease = next(), tonumber(next()), tonumber(next())
-  local weights, nothing = decide.weights(limits, numbers(next()))
-  if holders then return holders.acquire(id, wait, lease, weights, nothing) end
-  local refusal, booking = attempt(weights, nothing, patience(wait))
-  if refusal then return refusal end
-  return answer('O', nil, booking.at - now, booking.at, 0, 0, booking)
-end
-
-function ops.R(next)
-  local id, dead = next(), tonumber(next())
-  return holders.release(id, dead)
-end
-
-function ops.C(next)
-  local id, dead, text = next(), tonumber(next()), next()
-  if holders then return holders.cancel(id, dead) end
-  local booking = parse_booking(text)
-  if not booking or booking.seq == 0 or booking.at <= now then return answer('S', nil, 0) end
-  decide.cancel_rates(limits, key, now, booking)
-  dirty = true
-  return answer('O', nil, 0)
-end
-
-function ops.N(next)
-  local id, lease, era = next(), tonumber(next()), next()
-  local weights = decide.weights(limits, numbers(next()))
-  return holders.renew(id, lease, era, weights)
-end
-
-function ops.S(next)
-  local id, text, actual = next(), next(), tonumber(next())
-  local booking = parse_booking(text)
-  if not booking then return answer('S', nil, 0) end
+function ops.S()
+  local booking, actual = parse_booking(next_arg(), limits), tonumber(next_arg())
+  if not booking or decide.is_reset(key, booking) then return answer('S', nil, 0) end
   decide.settle(limits, key, now, booking, actual)
   dirty = true
-  return answer('O', nil, 0, now, 0, 0, booking)
+  return answer('O', nil, 0, now, 0, 0, booking_text(booking))
 end
 
 function ops.X()
-  if holders then holders.reset() end
   decide.reset(limits, key, now)
-  if holders then holders.pump() end
+  if holders then holders.reset() end
   dirty = true
   return answer('O', nil, 0)
 end
 
-function ops.Z(next)
-  decide.penalize(key, now, now + tonumber(next()))
+function ops.Z()
+  decide.penalize(key, now, now + tonumber(next_arg()))
   dirty = true
   return answer('O', nil, 0)
 end
 
-local reply = {}
-local at = 12
-local function next()
-  at = at + 1
-  return ARGV[at - 1]
-end
-while ARGV[at] do
-  local op = next()
-  reply[#reply + 1] = ops[op](next)
+local reply = {'', '', ''}
+while ARGV[arg] do
+  local letter = next_arg()
+  used = used or letter ~= 'K'
+  reply[#reply + 1] = ops[letter]()
 end
 
 -- A bucket that starts empty fills from its first use, so it is kept even if that was denied.
-local empty_start = false
-for _, limit in ipairs(limits) do empty_start = empty_start or limit.empty end
+local starts_empty = false
+for _, limit in ipairs(limits) do starts_empty = starts_empty or limit.empty end
 local till = decide.fresh_at(limits, key)
 if holders then
-  local needed, changed = holders.finish()
+  local needed, changed = holders.finish(dirty)
   till, dirty = max(till, needed), dirty or changed
 end
-if dirty or (empty_start and not known) then
-  if till <= now and not empty_start and key.skew == 0 then
-    redis.call('DEL', KEYS[1])
+if dirty or (starts_empty and used and not known) then
+  if till <= now and not starts_empty and key.skew == 0 then
+    if known then redis.call('DEL', KEYS[1]) end
   else
     redis.call('SET', KEYS[1], key_text(key), 'PX', show(math.ceil(max(till - now, 0) / 1000) + 1000))
   end
 end
-table.insert(reply, 1, key.era)
-table.insert(reply, 1, show(now))
-table.insert(reply, 1, show(raw_now))
+reply[1], reply[2], reply[3] = show(raw_now), show(now), key.era or ''
 return reply

@@ -2,7 +2,7 @@
 -- Limit: {burst, n, p, earn_permille}; full is the cost of the burst.
 -- State: {next_us, next_rem, level_us, level_rem, carry, drip, envelope_us, envelope_rem, turn}.
 -- Charge: {weight, now, at, then the state before (9 numbers) and after (9 numbers)}.
-local pacer = {}
+local pacer = {takes = 4, size = 9, charge_size = 21}
 
 function pacer.limit(p)
   p.burst, p.n, p.p, p.earn = p[1], p[2], p[3], p[4]

@@ -1,6 +1,6 @@
 -- Semaphore: src/limit/semaphore.rs, in Lua; who holds it is in holders.lua.
 -- Limit: {capacity}. State: {used}. Charge: {weight}.
-local semaphore = {}
+local semaphore = {takes = 1, size = 1, charge_size = 1}
 
 function semaphore.limit(p)
   p.capacity, p.holds = p[1], true

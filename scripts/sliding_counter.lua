@@ -3,7 +3,7 @@
 -- Charge: {weight, start, before_start, before_current, before_previous}.
 local COUNTER_MAX = 1125899906842624
 
-local sliding_counter = {}
+local sliding_counter = {takes = 2, size = 3, charge_size = 5}
 
 function sliding_counter.limit(p)
   p.capacity, p.window = p[1], p[2]

@@ -2,7 +2,7 @@
 -- Limit: {limit, window}. State: {time, weight, time, weight, ...} in order. Charge: {weight, at}.
 local LOG_MAX = 1125899906842624
 
-local sliding_log = {}
+local sliding_log = {takes = 2, charge_size = 2}
 
 function sliding_log.limit(p)
   p.capacity, p.window = p[1], p[2]

@@ -1,9 +1,11 @@
 -- A key as text: one Redis string with everything that is decided by arithmetic.
---   1;seen skew version booked blocked seq epoch epoch_until fence ticket held queued grace longest era;
---   limits;state;...;parked
--- limits is the parameters' text the state was last decided under; a state is its numbers; parked are
--- bookings with ',' between them, and a booking is "at seq epoch previous|charge|charge".
-local FORMAT = '^1;([%d ]+) (%w*);([^;]*);(.*)$'
+--   1;seen skew version booked blocked seq epoch epoch_until;limits;state;...;parked
+-- and with a semaphore
+--   ;held queued dead fence ticket grace longest ends kept;era
+-- (see holders.lua). limits is the parameters' text the state was last decided under; a state is its
+-- numbers; parked are bookings with ',' between them, and a booking is "at seq epoch previous|charge|...".
+-- What was stored may be anybody's: it is checked before it is used. What comes with a call is ours.
+local TOO_LARGE = 9007199254740992
 
 local function numbers(text)
   local list = {}
@@ -11,9 +13,20 @@ local function numbers(text)
   return list
 end
 
+-- nil unless they are numbers of ours, and `count` of them if that is given.
+local function checked(text, count)
+  if string.find(text, '[^%d ]') then return nil end
+  local list = numbers(text)
+  if count and #list ~= count then return nil end
+  for i = 1, #list do
+    if list[i] >= TOO_LARGE then return nil end
+  end
+  return list
+end
+
 local function spaced(list)
   local shown = {}
-  for i = 1, #list do shown[i] = show(list[i]) end
+  for i = 1, #list do shown[i] = string.format('%.0f', list[i]) end
   return table.concat(shown, ' ')
 end
 
@@ -21,11 +34,12 @@ end
 local function parse_limits(text)
   local limits = {}
   for letter, per_call, rest in string.gmatch(text, '(%u)(%d)([^/]*)') do
-    local limit = numbers(rest)
+    local kind, limit = kinds[letter], checked(rest)
+    if not kind or not limit or #limit ~= kind.takes then return nil end
     limit.text = letter .. rest
-    limit.kind = kinds[letter]
+    limit.kind = kind
     limit.per_call = per_call == '1'
-    limit.kind.limit(limit)
+    kind.limit(limit)
     limits[#limits + 1] = limit
   end
   return limits
@@ -39,43 +53,55 @@ local function booking_text(booking)
   return table.concat(parts, '|')
 end
 
-local function parse_booking(text)
+local function parse_booking(text, limits)
   local booking = {charges = {}}
   for part in string.gmatch(text .. '|', '([^|]*)|') do
-    local list = numbers(part)
+    local list = checked(part)
+    if not list then return nil end
     if not booking.at then
+      if #list ~= 4 then return nil end
       booking.at, booking.seq, booking.epoch, booking.previous = list[1], list[2], list[3], list[4]
     else
-      booking.charges[#booking.charges + 1] = #list > 0 and list
+      local i = #booking.charges + 1
+      if not limits[i] or (#list > 0 and #list ~= limits[i].kind.charge_size) then return nil end
+      booking.charges[i] = #list > 0 and list
     end
   end
-  return booking.previous and booking or nil
+  return #booking.charges == #limits and booking or nil
+end
+
+local function parse_parked(text, limits)
+  local parked = {}
+  for one in string.gmatch(text, '[^,]+') do
+    local booking = parse_booking(one, limits)
+    if not booking then return nil end
+    parked[#parked + 1] = booking
+  end
+  return parked
 end
 
 -- nil when the text is none of ours.
-local function parse_key(text, count)
-  local head, era, params, rest = string.match(text, FORMAT)
-  if not head then return nil end
-  local h = numbers(head)
-  if #h ~= 14 then return nil end
+local function parse_key(text, limits, holds)
+  local parts, count = {}, #limits
+  for part in string.gmatch(text .. ';', '([^;]*);') do parts[#parts + 1] = part end
+  if #parts ~= count + (holds and 6 or 4) or parts[1] ~= '1' then return nil end
+  local h = checked(parts[2], 8)
+  local parked = parse_parked(parts[count + 4], limits)
+  if not h or not parked then return nil end
   local key = {
     seen = h[1], skew = h[2], version = h[3], booked = h[4], blocked = h[5], seq = h[6],
-    epoch = h[7], epoch_until = h[8], fence = h[9], ticket = h[10], held = h[11], queued = h[12],
-    grace = h[13], longest = h[14], era = era,
-    params = params, states = {}, parked = {},
+    epoch = h[7], epoch_until = h[8], params = parts[3], states = {}, parked = parked,
   }
-  local i = 0
-  for part in string.gmatch(rest .. ';', '([^;]*);') do
-    i = i + 1
-    if i <= count then
-      key.states[i] = numbers(part)
-    else
-      for one in string.gmatch(part, '[^,]+') do
-        key.parked[#key.parked + 1] = parse_booking(one)
-      end
-    end
+  for i, limit in ipairs(limits) do
+    local state = checked(parts[3 + i], limit.kind.size)
+    if not state or (not limit.kind.size and #state % 2 ~= 0) then return nil end
+    key.states[i] = state
   end
-  if i ~= count + 1 then return nil end
+  if holds then
+    key.people = checked(parts[count + 5], 9)
+    key.era = parts[count + 6]
+    if not key.people then return nil end
+  end
   return key
 end
 
@@ -83,14 +109,17 @@ local function key_text(key)
   local parts = {
     '1',
     spaced({key.seen, key.skew, key.version, key.booked, key.blocked, key.seq, key.epoch,
-      key.epoch_until, key.fence, key.ticket, key.held, key.queued, key.grace, key.longest})
-      .. ' ' .. key.era,
+      key.epoch_until}),
     key.params,
   }
   for i, state in ipairs(key.states) do parts[3 + i] = spaced(state) end
   local parked = {}
   for i, booking in ipairs(key.parked) do parked[i] = booking_text(booking) end
   parts[#parts + 1] = table.concat(parked, ',')
+  if key.people then
+    parts[#parts + 1] = spaced(key.people)
+    parts[#parts + 1] = key.era
+  end
   return table.concat(parts, ';')
 end
 

@@ -22,7 +22,7 @@ local function muldiv(a, b, n)
   local br = fmod(b, n)
   local bq = (b - br) / n
   local bit = 1
-  while bit * 2 <= a do bit = bit * 2 end
+  while bit * 2 <= a and bit < 9007199254740992 do bit = bit * 2 end
   local q, r = 0, 0
   while bit >= 1 do
     q, r = q * 2, r * 2

@@ -3,7 +3,7 @@
 -- capacity. State: {tat_us, tat_rem, era, refunded_us, refunded_rem, until}; the last four are the ledger,
 -- and there is none while until is 0.
 -- Charge: {weight, cost_us, cost_rem, idle_us, idle_rem, end_us, end_rem, era, refunded_us, refunded_rem}.
-local token_bucket = {}
+local token_bucket = {takes = 4, size = 6, charge_size = 10}
 
 function token_bucket.limit(p)
   p.capacity, p.n, p.p, p.empty = p[1], p[2], p[3], p[4] == 1

@@ -1,0 +1,455 @@
+//! Random sequences of calls, parameters and clock steps, asked of the script and of src/limit.
+use limiter::limit::decide::{Booking, KeyState, Limits, Outcome};
+use limiter::limit::fixed_window::{Align, FixedWindow};
+use limiter::limit::interval_bucket::IntervalBucket;
+use limiter::limit::pacer::Pacer;
+use limiter::limit::rule::{Limit, Rule};
+use limiter::limit::sliding_counter::SlidingCounter;
+use limiter::limit::sliding_log::SlidingLog;
+use limiter::limit::time::{Monotone, Span, Time};
+use limiter::limit::token_bucket::TokenBucket;
+use limiter::limit::weights::Weights;
+use limiter::redis::wire::{self, Answer, Batch, Head, Reply, Target};
+
+use crate::server::Server;
+
+/// A small generator: the sequence is the seed's alone, on every machine.
+pub struct Random(u64);
+
+impl Random {
+    pub fn new(seed: u64) -> Random {
+        Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
+    }
+
+    pub fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
+    }
+
+    pub fn below(&mut self, n: u64) -> u64 {
+        (self.next() >> 11) % n
+    }
+
+    pub fn pick<T: Copy>(&mut self, all: &[T]) -> T {
+        all[self.below(all.len() as u64) as usize]
+    }
+}
+
+/// Parameters from every day and from the edges.
+fn rule(random: &mut Random, kind: u64) -> Rule {
+    const TEN_YEARS: u64 = 315_576_000_000_000;
+    let capacity = random.pick(&[1, 2, 3, 5, 10, 100, 1_000, 1 << 20, 1 << 48]);
+    let refill = random.pick(&[1, 2, 3, 7, 10, 333, 1_000, 1 << 20, 1_000_000_000, 1 << 48]);
+    let period = Span(random.pick(&[
+        1, 3, 1_000, 10_000, 333_333, 1_000_000, 60_000_000, TEN_YEARS,
+    ]));
+    let empty = random.below(4) == 0;
+    let made = match kind {
+        0 => TokenBucket::new(capacity, refill, period, empty).map(Rule::TokenBucket),
+        1 => IntervalBucket::new(capacity, refill, period, empty).map(Rule::IntervalBucket),
+        2 => Pacer::new(
+            random.pick(&[0, 1, 2, 5, 100]),
+            refill,
+            period,
+            random.pick(&[1, 333, 500, 1000]),
+        )
+        .map(Rule::Pacer),
+        3 => SlidingLog::new(random.pick(&[1, 2, 3, 10, 1 << 48]), period).map(Rule::SlidingLog),
+        4 => SlidingCounter::new(capacity, period).map(Rule::SlidingCounter),
+        5 => {
+            let align = random.pick(&[Align::Clock, Align::FirstUse]);
+            FixedWindow::new(capacity, period, align).map(Rule::FixedWindow)
+        }
+        6 => Ok(Rule::Unlimited),
+        _ => Ok(Rule::Never),
+    };
+    // Out of range together: draw again.
+    made.unwrap_or_else(|_| rule(random, kind))
+}
+
+fn limits(random: &mut Random, kinds: &[u64], version: u32) -> Limits {
+    let limits = kinds
+        .iter()
+        .map(|&kind| Limit {
+            rule: rule(random, kind),
+            per_call: random.below(4) == 0,
+        })
+        .collect();
+    Limits::new(limits, version).unwrap()
+}
+
+/// What the pure algorithms make of the same calls.
+struct Model {
+    key: Option<(KeyState, Limits)>,
+    clock: Monotone,
+}
+
+/// The model's present: the key as it is stored, the limits it is decided under, and the time.
+struct Present {
+    key: KeyState,
+    limits: Limits,
+    now: Time,
+}
+
+/// A booking as both sides have it, and what it was made under.
+struct Made {
+    booking: Booking,
+    text: Box<str>,
+    limits: Limits,
+}
+
+struct Run {
+    server: Server,
+    model: Model,
+    raw: u64,
+    limits: Limits,
+    target: Target,
+    /// The clock as it would be stored, and whether it was shows in the writes.
+    ahead: Monotone,
+    writes: usize,
+    made: Vec<Made>,
+    seen: Vec<String>,
+}
+
+const NAME: &[u8] = b"n";
+
+fn same_rules(a: &Limits, b: &Limits) -> bool {
+    let mut pairs = a.limits().iter().zip(b.limits());
+    pairs.all(|(a, b)| a.rule == b.rule)
+}
+
+impl Run {
+    fn new(limits: Limits) -> Run {
+        Run {
+            server: Server::new(),
+            model: Model {
+                key: None,
+                clock: Monotone::default(),
+            },
+            raw: 1_700_000_000_000_000,
+            target: Target::new("l", NAME, &limits),
+            limits,
+            ahead: Monotone::default(),
+            writes: 0,
+            made: vec![],
+            seen: vec![],
+        }
+    }
+
+    fn change(&mut self, limits: Limits) {
+        self.target = Target::new("l", NAME, &limits);
+        self.limits = limits;
+    }
+
+    /// The answer, at the expected time.
+    fn ask(&mut self, now: Time, op: impl FnOnce(&mut Batch)) -> Answer {
+        self.server.data.now.set(self.raw);
+        let mut batch = self.target.batch(Head {
+            now: Some(Time(self.raw)),
+            not_after: None,
+        });
+        op(&mut batch);
+        let call = batch.on(b"k");
+        let text = |arg: &[u8]| String::from_utf8_lossy(arg).into_owned();
+        let asked: Vec<String> = call.args.iter().skip(4).map(text).collect();
+        self.seen.push(format!("{} {asked:?}", self.raw));
+        let reply = self
+            .server
+            .call(&call)
+            .unwrap_or_else(|error| panic!("{error}\n{}", self.story()));
+        self.seen.push(format!("    {reply:?}"));
+        match Reply::read(&reply, 1) {
+            Ok(Reply::Done {
+                server,
+                now: found,
+                era: None,
+                mut answers,
+            }) => {
+                assert_eq!((server.0, found), (self.raw, now), "{}", self.story());
+                answers.pop().unwrap()
+            }
+            other => panic!("{other:?}\n{}", self.story()),
+        }
+    }
+
+    fn story(&self) -> String {
+        format!("{:#?}\n{}", self.limits, self.seen.join("\n"))
+    }
+
+    fn present(&mut self) -> Present {
+        let raw = Time(self.raw);
+        self.server.data.now.set(self.raw);
+        if self.server.data.is_empty() {
+            self.model.key = None;
+            self.model.clock = Monotone {
+                seen: raw,
+                skew: Span::ZERO,
+            };
+        }
+        self.writes = self.server.data.writes.get();
+        self.ahead = self.model.clock;
+        let now = self.ahead.observe(raw);
+        let (key, limits) = match self.model.key.clone() {
+            None => (self.limits.fresh(now), self.limits.clone()),
+            Some((mut key, stored)) => {
+                if self.limits.version() < stored.version() {
+                    (key, stored)
+                } else {
+                    self.limits.reconfigure(&stored, &mut key, now);
+                    (key, self.limits.clone())
+                }
+            }
+        };
+        Present { key, limits, now }
+    }
+
+    /// What the script stored, the model stores.
+    fn keep(&mut self, at: Present) {
+        if self.server.data.writes.get() != self.writes {
+            self.model = Model {
+                key: Some((at.key, at.limits)),
+                clock: self.ahead,
+            };
+        }
+    }
+
+    fn expect(&self, at: &Present, outcome: wire::Outcome, found: &Answer) -> Answer {
+        Answer {
+            outcome,
+            index: None,
+            figures: at.limits.figures(&at.key, at.now, None),
+            retry_after: Span::ZERO,
+            fence: 0,
+            position: 0,
+            at: at.now,
+            booking: found.booking.clone(),
+        }
+    }
+
+    fn check(&self, expected: Answer, found: Answer) {
+        assert_eq!(expected, found, "model, script; after\n{}", self.story());
+    }
+
+    fn book(&mut self, weights: Weights, wait: Option<Span>) {
+        let mut at = self.present();
+        let found = self.ask(at.now, |batch| batch.book(wait, &weights));
+        let till = wait.map_or(Time::MAX, |wait| at.now + wait);
+        let verdict = at.limits.decide(&at.key, at.now, &weights);
+        let due = match verdict.outcome {
+            _ if weights.is_zero() => None,
+            Outcome::Admit => Some(at.now),
+            Outcome::Later(due) if due <= till => Some(due),
+            Outcome::Release => unreachable!("there is no semaphore"),
+            outcome => {
+                let (outcome, retry) = match outcome {
+                    Outcome::Never => (wire::Outcome::Never, Span::MAX),
+                    Outcome::Later(due) | Outcome::TooFar(due) => {
+                        (wire::Outcome::Denied, due.since(at.now))
+                    }
+                    Outcome::Admit | Outcome::Release => unreachable!("not refused"),
+                };
+                let index = Some(verdict.index);
+                let expected = Answer {
+                    index,
+                    figures: at.limits.figures(&at.key, at.now, index),
+                    retry_after: retry.max(Span(1)),
+                    ..self.expect(&at, outcome, &found)
+                };
+                assert_eq!(&*found.booking, "", "{}", self.story());
+                self.check(expected, found);
+                return self.keep(at);
+            }
+        };
+        if let Some(due) = due {
+            let booking = at.limits.commit(&mut at.key, at.now, due, &weights);
+            self.made.push(Made {
+                booking,
+                text: found.booking.clone(),
+                limits: at.limits.clone(),
+            });
+        }
+        let due = due.unwrap_or(at.now);
+        let expected = Answer {
+            at: due,
+            retry_after: due.since(at.now),
+            ..self.expect(&at, wire::Outcome::Done, &found)
+        };
+        self.check(expected, found);
+        self.keep(at);
+    }
+
+    /// Denied, and nothing changes.
+    fn peek(&mut self, weights: Weights) {
+        let at = self.present();
+        let found = self.ask(at.now, |batch| batch.peek(&weights));
+        let verdict = at.limits.decide(&at.key, at.now, &weights);
+        let (outcome, retry) = match verdict.outcome {
+            _ if weights.is_zero() => (wire::Outcome::Done, 0),
+            Outcome::Admit => (wire::Outcome::Done, 0),
+            Outcome::Never => (wire::Outcome::Never, u64::MAX),
+            Outcome::Later(due) | Outcome::TooFar(due) => {
+                (wire::Outcome::Denied, due.since(at.now).0.max(1))
+            }
+            Outcome::Release => unreachable!("there is no semaphore"),
+        };
+        let index = (outcome != wire::Outcome::Done).then_some(verdict.index);
+        let expected = Answer {
+            index,
+            figures: at.limits.figures(&at.key, at.now, index),
+            retry_after: Span(retry),
+            ..self.expect(&at, outcome, &found)
+        };
+        self.check(expected, found);
+        self.keep(at);
+    }
+
+    fn unbook(&mut self) {
+        let Some(made) = self.made.pop() else {
+            return;
+        };
+        let mut at = self.present();
+        let found = self.ask(at.now, |batch| batch.unbook(&made.text));
+        let ended = at.limits.cancel(&mut at.key, at.now, made.booking);
+        let outcome = match ended {
+            true => wire::Outcome::Done,
+            false => wire::Outcome::Stale,
+        };
+        self.check(self.expect(&at, outcome, &found), found);
+        self.keep(at);
+    }
+
+    fn settle(&mut self, which: usize, actual: u64) {
+        if self.made.is_empty() {
+            return;
+        }
+        let mut made = self.made.swap_remove(which % self.made.len());
+        let mut at = self.present();
+        let found = self.ask(at.now, |batch| batch.settle(&made.text, actual));
+        // What was taken under other rules, of a key that was forgotten since, corrects nothing.
+        if same_rules(&made.limits, &at.limits) {
+            at.limits
+                .settle(&mut at.key, at.now, &mut made.booking, actual);
+        }
+        // After a reset it says so, and the model changes nothing either.
+        let outcome = match found.outcome {
+            wire::Outcome::Stale => wire::Outcome::Stale,
+            _ => wire::Outcome::Done,
+        };
+        self.check(self.expect(&at, outcome, &found), found);
+        self.keep(at);
+    }
+
+    fn whole(&mut self, penalty: Option<Span>) {
+        let mut at = self.present();
+        let found = self.ask(at.now, |batch| match penalty {
+            Some(span) => batch.penalize(span),
+            None => batch.reset(),
+        });
+        match penalty {
+            Some(span) => at.limits.penalize(&mut at.key, at.now, at.now + span),
+            None => at.limits.reset(&mut at.key, at.now),
+        }
+        self.check(self.expect(&at, wire::Outcome::Done, &found), found);
+        self.keep(at);
+    }
+}
+
+fn step(run: &mut Run, random: &mut Random, kinds: &[u64]) {
+    let spans = [
+        0, 0, 1, 2, 999, 1_000, 50_000, 333_333, 1_000_000, 7_000_000, 90_000_000,
+    ];
+    match random.below(40) {
+        0 => run.raw -= random.pick(&[1, 1_000, 30_000_000]),
+        1 => run.raw += random.pick(&[3_600_000_000, 400_000_000_000_000]),
+        2 => {
+            let version = run.limits.version() + random.below(2) as u32;
+            run.change(limits(random, kinds, version));
+        }
+        _ => run.raw += random.pick(&spans),
+    }
+    run.raw = run.raw.min(3_000_000_000_000_000);
+    let weight = |random: &mut Random| {
+        random.pick(&[
+            0,
+            1,
+            1,
+            1,
+            2,
+            3,
+            5,
+            10,
+            100,
+            1_000,
+            1 << 20,
+            1 << 48,
+            (1 << 48) + 1,
+        ])
+    };
+    let weights = match random.below(3) {
+        0 => Weights::Each(kinds.iter().map(|_| weight(random)).collect()),
+        _ => Weights::One(weight(random)),
+    };
+    let wait = random.pick(&[0, 0, 1_000, 1_000_000, 100_000_000, u64::MAX]);
+    let wait = (wait < u64::MAX).then_some(Span(wait));
+    match random.below(14) {
+        0 => run.unbook(),
+        1 => {
+            let (which, actual) = (random.below(8) as usize, weight(random));
+            run.settle(which, actual)
+        }
+        2 if random.below(4) == 0 => {
+            let span = Span(random.pick(&[1, 1_000, 5_000_000]));
+            run.whole((random.below(3) > 0).then_some(span))
+        }
+        3 => run.peek(weights),
+        _ => run.book(weights, wait),
+    }
+}
+
+/// How many sequences; `LIMITER_SEEDS` asks for more.
+fn seeds() -> u64 {
+    std::env::var("LIMITER_SEEDS")
+        .ok()
+        .and_then(|n| n.parse().ok())
+        .unwrap_or(60)
+}
+
+fn sequences(name: u64, kinds_of: impl Fn(&mut Random) -> Vec<u64>) {
+    for seed in 0..seeds() {
+        let mut random = Random::new(seed * 64 + name);
+        let kinds = kinds_of(&mut random);
+        let mut run = Run::new(limits(&mut random, &kinds, 1));
+        for _ in 0..120 {
+            step(&mut run, &mut random, &kinds);
+        }
+    }
+}
+
+macro_rules! each_kind {
+    ($($name:ident = $kind:literal;)*) => {
+        $(#[test]
+        fn $name() {
+            sequences($kind, |_| vec![$kind]);
+        })*
+    };
+}
+
+each_kind! {
+    token_bucket = 0;
+    interval_bucket = 1;
+    pacer = 2;
+    sliding_log = 3;
+    sliding_counter = 4;
+    fixed_window = 5;
+    unlimited = 6;
+    never = 7;
+}
+
+#[test]
+fn several_together() {
+    sequences(8, |random| {
+        (0..2 + random.below(3)).map(|_| random.below(7)).collect()
+    });
+}
