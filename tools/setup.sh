@@ -16,11 +16,16 @@ test | command -v valgrind                   | valgrind
 test | dpkg_has libc6-dbg                    | libc6-dbg
 test | command -v cmake                      | cmake
 test | command -v pkg-config                 | pkg-config
-test | command -v redis-server               | redis-server
 test | command -v python3                    | python3
 test | test -f /usr/include/nlohmann/json.hpp | nlohmann-json3-dev
 test | command -v redis-server               | redis-server
 test | command -v redis-sentinel             | redis-sentinel
+test | command -v redis-cli                  | redis-tools
+test | command -v gem                        | ruby
+test | ruby -e 'require "ffi"'               | ruby-ffi
+test | ruby -e 'require "rack"'              | ruby-rack
+test | command -v puma                       | puma
+test | command -v sidekiq                    | ruby-sidekiq
 END
 }
 
