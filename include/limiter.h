@@ -445,7 +445,8 @@ typedef struct limiter_decision {
     uint64_t remaining;
     /*
      * Denied: coming back after exactly this is admitted if nobody else comes, never 0; several limits:
-     * the longest of those that deny. limiter_pace(): how long to sleep before starting. Never:
+     * the longest of those that deny. Where only a release can help, and permits are renewed, nobody
+     * knows when that comes: then it is the lease, as a hint. limiter_pace(): how long to sleep before starting. Never:
      * UINT64_MAX. Otherwise 0.
      */
     uint64_t retry_after_us;
@@ -907,8 +908,9 @@ limiter_status limiter_acquire_cb(struct limiter_t *limiter,
 LIMITER_API LIMITER_MUST_USE limiter_status limiter_before_task(void *slot);
 
 /*
- * To be called after the task, with the same slot: releases what limiter_before_task() took, if it took
- * anything.
+ * To be called after the task, with the same slot: releases what limiter_before_task() took and sets the
+ * slot's permit to 0; does nothing if that is 0 already. Reads no more of the slot than its size, limiter
+ * and decision.
  */
 LIMITER_API
 void limiter_after_task(void *slot);

@@ -18,6 +18,7 @@ test | command -v cmake                      | cmake
 test | command -v pkg-config                 | pkg-config
 test | command -v python3                    | python3
 test | test -f /usr/include/nlohmann/json.hpp | nlohmann-json3-dev
+test | command -v openssl                    | openssl
 test | command -v redis-server               | redis-server
 test | command -v redis-sentinel             | redis-sentinel
 test | command -v redis-cli                  | redis-tools
@@ -90,7 +91,7 @@ install_packages() {
 
 check_rust() {
     if ! command -v cargo >/dev/null; then
-        echo "error: Rust 1.85 or later is needed: https://rustup.rs" >&2
+        echo "error: Rust 1.88 or later is needed: https://rustup.rs" >&2
         exit 1
     fi
     [ "$purpose" = test ] || return 0

@@ -72,8 +72,9 @@ pub unsafe extern "C" fn limiter_before_task(slot: *mut c_void) -> limiter_statu
     })
 }
 
-/// To be called after the task, with the same slot: releases what limiter_before_task() took, if it took
-/// anything.
+/// To be called after the task, with the same slot: releases what limiter_before_task() took and sets the
+/// slot's permit to 0; does nothing if that is 0 already. Reads no more of the slot than its size, limiter
+/// and decision.
 ///
 /// # Safety
 /// See the header.

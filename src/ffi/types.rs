@@ -223,7 +223,8 @@ pub struct limiter_decision {
     /// Units of it that could be taken at this moment. 0 <= remaining <= limit.
     pub remaining: u64,
     /// Denied: coming back after exactly this is admitted if nobody else comes, never 0; several limits:
-    /// the longest of those that deny. limiter_pace(): how long to sleep before starting. Never:
+    /// the longest of those that deny. Where only a release can help, and permits are renewed, nobody
+    /// knows when that comes: then it is the lease, as a hint. limiter_pace(): how long to sleep before starting. Never:
     /// UINT64_MAX. Otherwise 0.
     pub retry_after_us: u64,
     /// Until that limit is as good as new if nobody else comes; of a sliding log, until its oldest entry
