@@ -3,13 +3,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use crate::backend::Backend;
 use crate::callback::{self, Callbacks};
 use crate::clock::Clock;
 use crate::config::{ClockKind, Config, Level, LostHook};
 use crate::decision::Status;
 use crate::fork::{self, ForkLocal};
 use crate::limit::time::{Span, Time};
-use crate::memory::{Memory, Options};
+use crate::memory::{self, Memory};
+use crate::redis::{self, Redis};
 use crate::stats::{Stats, Totals};
 
 mod queue;
@@ -19,6 +21,8 @@ pub use queue::ClientQueue;
 /// A backend and its settings. Shared by all handles made from it, so it outlives each of them.
 pub struct Client {
     config: Config,
+    /// Where Redis is; `None`: the state lives in this process.
+    redis: Option<redis::link::Settings>,
     core: ForkLocal<Core>,
     /// Closed in this process and in those forked from it later.
     closed: AtomicBool,
@@ -26,19 +30,24 @@ pub struct Client {
 
 /// What does the work in one process.
 pub struct Core {
-    pub memory: Arc<Memory>,
+    pub backend: Backend,
 }
 
 impl Client {
     /// Never connects. The message never repeats the URL, which may hold a password.
     pub fn open(url: &str, config: &Config) -> Result<Arc<Client>, String> {
-        if url != "memory://" {
-            return Err("the URL must be memory://".into());
-        }
+        let redis = match url.split_once("://") {
+            Some(("memory", "")) => None,
+            Some(("memory", _)) => return Err("nothing follows memory://".into()),
+            Some(_) => Some(redis::settings(url, config)?),
+            None => return Err("the URL must be memory:// or a Redis URL, as redis://host".into()),
+        };
         fork::watch();
-        config.log(Level::Debug, "client opened: memory://");
+        let kind = if redis.is_some() { "Redis" } else { "memory" };
+        config.log(Level::Debug, &format!("client opened: {kind}"));
         Ok(Arc::new(Client {
             config: config.clone(),
+            redis,
             core: ForkLocal::empty(),
             closed: AtomicBool::new(false),
         }))
@@ -59,21 +68,20 @@ impl Client {
 
     fn build(&self) -> Core {
         let config = &self.config;
-        let clock = Arc::new(match config.clock {
-            ClockKind::Monotonic => Clock::monotonic(),
-            ClockKind::Virtual => Clock::virtual_clock(),
-        });
-        let options = Options {
-            max_waiting: config.max_waiting,
-            max_penalty: config.max_penalty,
-            lease: config.lease,
-            fork_generation: fork::generation(),
-        };
         let stats = Arc::new(Stats::default());
         let callbacks = Callbacks::new(lost_hook(config));
-        Core {
-            memory: Memory::new(clock, options, stats, callbacks),
-        }
+        let backend = match &self.redis {
+            None => Backend::Memory(memory(config, stats, callbacks)),
+            Some(link) => {
+                let options = redis::Options {
+                    config: config.clone(),
+                    link: link.clone(),
+                    fork_generation: fork::generation(),
+                };
+                Backend::Redis(Redis::new(options, stats, callbacks))
+            }
+        };
+        Core { backend }
     }
 
     /// Ends all waits, gives back what is held, lets the callbacks that are due run.
@@ -82,7 +90,7 @@ impl Client {
             return Err(Status::WouldDeadlock);
         }
         self.closed.store(true, Ordering::Release);
-        let ended = self.core.get().map(|core| core.memory.shutdown(timeout));
+        let ended = self.core.get().map(|core| core.backend.shutdown(timeout));
         match ended {
             Some(Status::Timeout) => {
                 let message = "shutdown: its time passed before every callback had run";
@@ -95,31 +103,45 @@ impl Client {
 
     /// Ends the wait `op`.
     pub fn cancel(&self, op: u64, detach: bool) -> Result<Status, Status> {
-        Ok(self.core()?.memory.cancel(op, detach))
+        Ok(self.core()?.backend.cancel(op, detach))
     }
 
     /// Ends all waits of this tag; how many there were.
     pub fn cancel_waits(&self, user_data: u64) -> Result<usize, Status> {
-        Ok(self.core()?.memory.cancel_waits(user_data))
+        Ok(self.core()?.backend.cancel_waits(user_data))
     }
 
     pub fn clock_advance(&self, by: Span) -> Result<Status, Status> {
-        Ok(self.core()?.memory.clock_advance(by))
+        Ok(self.core()?.backend.clock_advance(by))
     }
 
     pub fn clock_set(&self, to: Time) -> Result<Status, Status> {
-        Ok(self.core()?.memory.clock_set(to))
+        Ok(self.core()?.backend.clock_set(to))
     }
 
     pub fn clock_now(&self) -> Result<Time, Status> {
-        Ok(self.core()?.memory.clock_now())
+        Ok(self.core()?.backend.clock_now())
     }
 
     /// The counters, also of a client that is closed.
     pub fn stats(&self) -> Result<Totals, Status> {
         let core = self.core.get_or_build(|| Ok(self.build()))?;
-        Ok(core.memory.stats().totals())
+        Ok(core.backend.totals())
     }
+}
+
+fn memory(config: &Config, stats: Arc<Stats>, callbacks: Arc<Callbacks>) -> Arc<Memory> {
+    let clock = Arc::new(match config.clock {
+        ClockKind::Monotonic => Clock::monotonic(),
+        ClockKind::Virtual => Clock::virtual_clock(),
+    });
+    let options = memory::Options {
+        max_waiting: config.max_waiting,
+        max_penalty: config.max_penalty,
+        lease: config.lease,
+        fork_generation: fork::generation(),
+    };
+    Memory::new(clock, options, stats, callbacks)
 }
 
 /// What is told of a lost lease: the log, then the caller's hook. On the callback thread.

@@ -11,10 +11,12 @@
 //! - [`permit`]: the numbers of what is held.
 //! - [`memory`]: the embedded backend.
 //! - [`redis`]: the backend that shares limits between processes.
+//! - [`backend`]: either of them.
 //! - [`client`], [`limiter`]: what the handles are.
 //! - [`ffi`]: the C ABI, from which include/limiter.h is generated.
 #![deny(unsafe_code)]
 
+pub mod backend;
 pub mod callback;
 pub mod client;
 pub mod clock;

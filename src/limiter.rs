@@ -1,13 +1,13 @@
 //! The limiter: a name and its limits, checked, and the verbs on them.
 use std::sync::Arc;
 
+use crate::backend::Named;
 use crate::callback::{self, Callback};
 use crate::client::{Client, Core};
 use crate::decision::{Decision, Status};
 use crate::fork::ForkLocal;
 use crate::limit::decide::Limits;
 use crate::limit::time::Span;
-use crate::memory::Named;
 use crate::op::{Request, Sink, Weights};
 
 pub mod spec;
@@ -21,7 +21,7 @@ pub struct Limiter {
     limits: Limits,
     count: usize,
     /// What the name means to this process's core.
-    named: ForkLocal<Arc<Named>>,
+    named: ForkLocal<Named>,
 }
 
 impl Limiter {
@@ -42,10 +42,11 @@ impl Limiter {
             count: specs.len(),
             named: ForkLocal::empty(),
         };
+        let closed = |status| (status, "the client is shut down".into());
+        let core = client.core().map_err(closed)?;
+        core.backend.supports(&limiter.limits)?;
         // From now on the name has these limits.
-        limiter
-            .place()
-            .map_err(|status| (status, "the client is shut down".into()))?;
+        limiter.place().map_err(closed)?;
         Ok(limiter)
     }
 
@@ -53,18 +54,18 @@ impl Limiter {
         &self.client
     }
 
-    fn place(&self) -> Result<(&Core, &Arc<Named>), Status> {
+    fn place(&self) -> Result<(&Core, &Named), Status> {
         let core = self.client.core()?;
         let named = self.named.get_or_build(|| {
             Ok(core
-                .memory
+                .backend
                 .limiter(self.name.as_bytes(), self.limits.clone()))
         })?;
         Ok((core, named))
     }
 
     /// Where to ask, if the request fits this limiter.
-    fn ready(&self, request: &Request) -> Result<(&Core, &Arc<Named>), Status> {
+    fn ready(&self, request: &Request) -> Result<(&Core, &Named), Status> {
         match request.weights {
             Weights::Each(weights) if weights.len() != self.count => Err(Status::Invalid),
             _ => self.place(),
@@ -77,12 +78,12 @@ impl Limiter {
         }
         self.no_tell_lost(request)?;
         let (core, named) = self.ready(request)?;
-        Ok(core.memory.acquire_blocking(named, request))
+        Ok(core.backend.acquire_blocking(named, request))
     }
 
     pub fn submit(&self, request: &Request, sink: Sink) -> Result<Decision, Status> {
         let (core, named) = self.ready(request)?;
-        Ok(core.memory.acquire(named, request, sink))
+        Ok(core.backend.acquire(named, request, sink))
     }
 
     /// Starts an acquire whose answer `callback` receives; the operation.
@@ -90,7 +91,7 @@ impl Limiter {
         self.no_tell_lost(request)?;
         let (core, named) = self.ready(request)?;
         let started = core
-            .memory
+            .backend
             .acquire(named, request, Sink::Callback(callback));
         match started.status {
             Status::Pending => Ok(started.op),
@@ -110,13 +111,13 @@ impl Limiter {
     pub fn pace(&self, request: &Request) -> Result<Decision, Status> {
         self.no_tell_lost(request)?;
         let (core, named) = self.ready(request)?;
-        Ok(core.memory.pace(named, request))
+        Ok(core.backend.pace(named, request))
     }
 
     pub fn peek(&self, request: &Request) -> Result<Decision, Status> {
         self.no_tell_lost(request)?;
         let (core, named) = self.ready(request)?;
-        Ok(core.memory.peek(named, request))
+        Ok(core.backend.peek(named, request))
     }
 
     /// The answers, or why none was asked for.
@@ -126,28 +127,28 @@ impl Limiter {
             self.ready(request)?;
         }
         let (core, named) = self.place()?;
-        Ok(core.memory.try_many(named, requests))
+        Ok(core.backend.try_many(named, requests))
     }
 
     pub fn reset(&self, key: &[u8]) -> Result<Status, Status> {
         let (core, named) = self.place()?;
-        Ok(core.memory.reset(named, key))
+        Ok(core.backend.reset(named, key))
     }
 
     pub fn penalize(&self, key: &[u8], span: Span) -> Result<Status, Status> {
         let (core, named) = self.place()?;
-        Ok(core.memory.penalize(named, key, span))
+        Ok(core.backend.penalize(named, key, span))
     }
 
     pub fn release(&self, permit: u64) -> Result<Status, Status> {
-        Ok(self.client.core()?.memory.release(permit))
+        Ok(self.client.core()?.backend.release(permit))
     }
 
     pub fn renew(&self, permit: u64, lease: Option<Span>) -> Result<Status, Status> {
-        Ok(self.client.core()?.memory.renew(permit, lease))
+        Ok(self.client.core()?.backend.renew(permit, lease))
     }
 
     pub fn settle(&self, permit: u64, actual: u64) -> Result<Status, Status> {
-        Ok(self.client.core()?.memory.settle(permit, actual))
+        Ok(self.client.core()?.backend.settle(permit, actual))
     }
 }

@@ -41,7 +41,7 @@ impl ClientQueue {
                 descriptor = fork::replace(descriptor, number).map_err(|_| Status::Resource)?;
             }
             self.number.store(descriptor.as_raw_fd(), Ordering::Relaxed);
-            Ok(core.memory.queue(descriptor))
+            Ok(core.backend.queue(descriptor))
         })
     }
 
@@ -71,7 +71,7 @@ impl Drop for ClientQueue {
         match self.local.get() {
             Some(queue) => {
                 if let Some(core) = self.client.core_if_built() {
-                    core.memory.free_queue(queue);
+                    core.backend.free_queue(queue);
                 }
             }
             // Inherited and never used here: only this process's copy of the descriptor goes.

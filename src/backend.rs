@@ -1,0 +1,151 @@
+//! The backends behind the handles: the same verbs, whichever it is.
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::decision::{Decision, Status};
+use crate::limit::decide::Limits;
+use crate::limit::time::{Span, Time};
+use crate::memory::{self, Memory};
+use crate::op::{Request, Sink};
+use crate::queue::Queue;
+use crate::redis::{self, Redis};
+use crate::stats::Totals;
+
+pub enum Backend {
+    Memory(Arc<Memory>),
+    Redis(Arc<Redis>),
+}
+
+/// Limits under a name, on the backend that made this.
+pub enum Named {
+    Memory(Arc<memory::Named>),
+    Redis(Arc<redis::Named>),
+}
+
+/// The same call on either.
+macro_rules! either {
+    ($backend:expr, $it:ident => $call:expr) => {
+        match $backend {
+            Backend::Memory($it) => $call,
+            Backend::Redis($it) => $call,
+        }
+    };
+}
+
+/// The same call on limits of either.
+macro_rules! on_limits {
+    ($backend:expr, $limits:expr, ($it:ident, $named:ident) => $call:expr) => {
+        match ($backend, $limits) {
+            (Backend::Memory($it), Named::Memory($named)) => $call,
+            (Backend::Redis($it), Named::Redis($named)) => $call,
+            _ => unreachable!("limits of another backend"),
+        }
+    };
+}
+
+impl Backend {
+    pub fn limiter(&self, name: &[u8], limits: Limits) -> Named {
+        match self {
+            Backend::Memory(memory) => Named::Memory(memory.limiter(name, limits)),
+            Backend::Redis(redis) => Named::Redis(redis.limiter(name, limits)),
+        }
+    }
+
+    /// Whether limits can be had here.
+    pub fn supports(&self, limits: &Limits) -> Result<(), (Status, String)> {
+        match self {
+            Backend::Memory(_) => Ok(()),
+            Backend::Redis(_) => Redis::supports(limits),
+        }
+    }
+
+    pub fn queue(&self, descriptor: OwnedFd) -> Arc<Queue> {
+        either!(self, it => it.queue(descriptor))
+    }
+
+    pub fn free_queue(&self, queue: &Arc<Queue>) {
+        either!(self, it => it.free_queue(queue))
+    }
+
+    pub fn acquire(&self, named: &Named, request: &Request, sink: Sink) -> Decision {
+        on_limits!(self, named, (it, named) => it.acquire(named, request, sink))
+    }
+
+    pub fn acquire_blocking(&self, named: &Named, request: &Request) -> Decision {
+        on_limits!(self, named, (it, named) => it.acquire_blocking(named, request))
+    }
+
+    pub fn pace(&self, named: &Named, request: &Request) -> Decision {
+        on_limits!(self, named, (it, named) => it.pace(named, request))
+    }
+
+    pub fn peek(&self, named: &Named, request: &Request) -> Decision {
+        on_limits!(self, named, (it, named) => it.peek(named, request))
+    }
+
+    pub fn try_many(&self, named: &Named, requests: &[Request]) -> Vec<Decision> {
+        on_limits!(self, named, (it, named) => it.try_many(named, requests))
+    }
+
+    pub fn reset(&self, named: &Named, key: &[u8]) -> Status {
+        on_limits!(self, named, (it, named) => it.reset(named, key))
+    }
+
+    pub fn penalize(&self, named: &Named, key: &[u8], span: Span) -> Status {
+        on_limits!(self, named, (it, named) => it.penalize(named, key, span))
+    }
+
+    pub fn release(&self, permit: u64) -> Status {
+        either!(self, it => it.release(permit))
+    }
+
+    pub fn renew(&self, permit: u64, lease: Option<Span>) -> Status {
+        match self {
+            Backend::Memory(memory) => memory.renew(permit, lease),
+            Backend::Redis(redis) => redis.renew(permit),
+        }
+    }
+
+    pub fn settle(&self, permit: u64, actual: u64) -> Status {
+        either!(self, it => it.settle(permit, actual))
+    }
+
+    pub fn cancel(&self, op: u64, detach: bool) -> Status {
+        either!(self, it => it.cancel(op, detach))
+    }
+
+    pub fn cancel_waits(&self, user_data: u64) -> usize {
+        either!(self, it => it.cancel_waits(user_data))
+    }
+
+    pub fn shutdown(&self, timeout: Option<Duration>) -> Status {
+        either!(self, it => it.shutdown(timeout))
+    }
+
+    pub fn totals(&self) -> Totals {
+        match self {
+            Backend::Memory(memory) => memory.stats().totals(),
+            Backend::Redis(redis) => redis.totals(),
+        }
+    }
+
+    pub fn clock_now(&self) -> Time {
+        either!(self, it => it.clock_now())
+    }
+
+    /// Moves a virtual clock; only memory has one.
+    pub fn clock_advance(&self, by: Span) -> Status {
+        match self {
+            Backend::Memory(memory) => memory.clock_advance(by),
+            Backend::Redis(_) => Status::Unsupported,
+        }
+    }
+
+    pub fn clock_set(&self, to: Time) -> Status {
+        match self {
+            Backend::Memory(memory) => memory.clock_set(to),
+            Backend::Redis(_) => Status::Unsupported,
+        }
+    }
+}

@@ -1,0 +1,381 @@
+//! Operations under way: asked of Redis, or booked and waiting here until their time.
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use super::lines::{Item, Then};
+use super::link::{Failure, Silence};
+use super::policy;
+use super::question::Op;
+use super::wire::{Answer, Outcome};
+use super::{Key, Redis, Scene};
+use crate::decision::{DEGRADED, Decision, NO_LIMIT, Status};
+use crate::limit::time::{Span, Time};
+use crate::limit::weights::Weights;
+use crate::op::{Parker, Sink};
+use crate::queue::Queue;
+use crate::timer::Due;
+
+/// An acquire that is not decided yet, or whose booked time has not come.
+pub(super) struct Wait {
+    pub key: Arc<Key>,
+    pub sink: Sink,
+    pub user_data: u64,
+    /// As they are asked for again if the booking has to be moved.
+    pub weights: Weights,
+    pub since: Time,
+    pub deadline: Option<Time>,
+    pub stage: Stage,
+    /// A time was booked for it, so it has waited.
+    pub waited: bool,
+    /// When it is granted without anybody's doing.
+    pub due: Option<Time>,
+}
+
+pub(super) enum Stage {
+    /// The answer is under way.
+    Asked,
+    /// Taken, to start when it is due.
+    Booked(Answer),
+}
+
+impl Wait {
+    pub fn is_thread(&self) -> bool {
+        matches!(self.sink, Sink::Thread(_))
+    }
+
+    pub fn booked(&self) -> bool {
+        matches!(self.stage, Stage::Booked(_))
+    }
+}
+
+impl Scene<'_> {
+    /// Begins an acquire. Answers its number.
+    pub fn begin(&mut self, wait: Wait, patience: Option<Span>) -> Result<u64, Status> {
+        let redis = self.redis;
+        if redis.waiting.fetch_add(1, Ordering::Relaxed) >= redis.options.config.max_waiting {
+            redis.waiting.fetch_sub(1, Ordering::Relaxed);
+            self.stats.overloaded.add(1);
+            return Err(Status::Overloaded);
+        }
+        self.stats.waiting.add(1);
+        let serial = redis.next_op.fetch_add(1, Ordering::Relaxed);
+        let op = Op::Book {
+            wait: patience,
+            weights: wait.weights.clone(),
+        };
+        let key = wait.key.clone();
+        self.shard.waits.insert(serial, wait);
+        self.enqueue(&key, Item::new(vec![op], Then::Acquire(serial)));
+        Ok(self.number(serial))
+    }
+
+    pub fn number(&self, serial: u64) -> u64 {
+        self.redis.numbers.make(self.index, serial)
+    }
+
+    /// Redis has answered an acquire, or has not.
+    pub fn answered(&mut self, key: &Arc<Key>, serial: u64, answer: Result<Answer, Failure>) {
+        let known = self.shard.waits.contains_key(&serial);
+        match answer {
+            Ok(answer) if !known => self.give_back(key, answer),
+            Err(_) if !known => {}
+            Err(failure) => self.fail(serial, &failure),
+            Ok(answer) => match answer.outcome {
+                Outcome::Done if answer.retry_after > Span::ZERO => self.book(serial, answer),
+                Outcome::Done => self.grant(serial, answer),
+                _ => {
+                    let refusal = refusal(&answer);
+                    self.count_refusal(refusal.status);
+                    self.complete(serial, refusal);
+                }
+            },
+        }
+    }
+
+    /// A time is booked for a wait; it is granted here when that has come.
+    pub fn book(&mut self, serial: u64, answer: Answer) {
+        // From the moment at which the answer is here: never too early.
+        let due = self.now + answer.retry_after;
+        let wait = self.shard.waits.get_mut(&serial).expect("asked for it");
+        let key = wait.key.clone();
+        wait.stage = Stage::Booked(answer);
+        wait.waited = true;
+        self.line(&key).booked.insert(serial);
+        self.arm(serial, Some(due));
+    }
+
+    /// Sees to it that a wait is looked at when it is due.
+    pub fn arm(&mut self, serial: u64, due: Option<Time>) {
+        let op = self.number(serial);
+        let wait = self.shard.waits.get_mut(&serial).expect("it waits");
+        let before = std::mem::replace(&mut wait.due, due);
+        if before == due {
+            return;
+        }
+        if let Sink::Thread(parker) = &wait.sink {
+            self.wakes.nudge(Arc::clone(parker));
+            return;
+        }
+        if let Some(at) = before {
+            self.redis.timer.disarm(at, Due::Wait(op));
+        }
+        if let Some(at) = due {
+            self.redis.timer.arm(at, Due::Wait(op));
+        }
+    }
+
+    /// Grants a wait whose booked time has come by now.
+    pub fn wait_due(&mut self, serial: u64) {
+        let Some(wait) = self.shard.waits.get_mut(&serial) else {
+            return;
+        };
+        if wait.due.is_none_or(|due| due > self.now) {
+            return;
+        }
+        if let Stage::Booked(answer) = std::mem::replace(&mut wait.stage, Stage::Asked) {
+            self.grant(serial, answer);
+        }
+    }
+
+    fn grant(&mut self, serial: u64, answer: Answer) {
+        let wait = &self.shard.waits[&serial];
+        let key = wait.key.clone();
+        let waited = match wait.waited {
+            true => self.now.since(wait.since),
+            false => Span::ZERO,
+        };
+        let mut decision = numbers(&answer, Status::Ok);
+        decision.waited_us = waited.0;
+        decision.reset_after_us = decision.reset_after_us.saturating_sub(answer.retry_after.0);
+        if !answer.booking.is_empty() {
+            decision.permit = self.permit(&key, answer.booking, false);
+        }
+        if !self.complete(serial, decision)
+            && let Ok((_, permit)) = self.redis.numbers.read(decision.permit)
+        {
+            self.return_permit(permit);
+        }
+    }
+
+    fn fail(&mut self, serial: u64, failure: &Failure) {
+        let decision = self.failed(failure);
+        self.complete(serial, decision);
+    }
+
+    /// What the failure policy answers, counted.
+    pub fn failed(&mut self, failure: &Failure) -> Decision {
+        let decision = policy::answer(self.redis.options.config.on_failure, failure);
+        self.stats.backend_errors.add(1);
+        if decision.flags & DEGRADED != 0 {
+            self.stats.degraded.add(1);
+        }
+        decision
+    }
+
+    pub fn count_refusal(&self, status: Status) {
+        match status {
+            Status::Never => self.stats.never.add(1),
+            _ => self.stats.denied.add(1),
+        }
+    }
+
+    /// Ends an operation with its one completion. False: nobody takes it.
+    pub fn complete(&mut self, serial: u64, decision: Decision) -> bool {
+        let wait = self.remove(serial);
+        // A thread that did not have to wait has called, not begun an operation.
+        let called = wait.is_thread() && !wait.waited;
+        let decision = Decision {
+            op: if called { 0 } else { self.number(serial) },
+            user_data: wait.user_data,
+            ..decision
+        };
+        self.wakes
+            .deliver(wait.sink, decision, &self.redis.callbacks)
+    }
+
+    fn remove(&mut self, serial: u64) -> Wait {
+        let op = self.number(serial);
+        let wait = self.shard.waits.remove(&serial).expect("it waits");
+        if let Some(due) = wait.due.filter(|_| !wait.is_thread()) {
+            self.redis.timer.disarm(due, Due::Wait(op));
+        }
+        if let Some(line) = self.shard.lines.get_mut(&wait.key) {
+            line.booked.remove(&serial);
+        }
+        self.tidy(&wait.key);
+        self.redis.waiting.fetch_sub(1, Ordering::Relaxed);
+        self.stats.waiting.sub(1);
+        wait
+    }
+
+    /// Ends a wait that has not been granted; what was booked is given back. An answer that is still
+    /// under way will find nobody and be given back then. False: it is over already.
+    fn end(&mut self, serial: u64, status: Status, silent: bool) -> bool {
+        self.wait_due(serial);
+        let Some(wait) = self.shard.waits.get_mut(&serial) else {
+            return false;
+        };
+        let (key, since) = (wait.key.clone(), wait.since);
+        let mut decision = Decision::of(status);
+        if let Stage::Booked(answer) = std::mem::replace(&mut wait.stage, Stage::Asked) {
+            decision = numbers(&answer, status);
+            self.give_back(&key, answer);
+        }
+        decision.waited_us = self.now.since(since).0;
+        if silent {
+            self.remove(serial);
+        } else {
+            // Nothing is lost if nobody hears of it.
+            let _ = self.complete(serial, decision);
+        }
+        true
+    }
+
+    /// A detached wait does not hear of its end, except a thread, which would wait for ever.
+    fn cancel(&mut self, serial: u64, detach: bool) -> bool {
+        let wait = self.shard.waits.get(&serial);
+        let silent = detach && wait.is_some_and(|wait| !wait.is_thread());
+        let ended = self.end(serial, Status::Cancelled, silent);
+        if ended {
+            self.stats.cancelled.add(1);
+        }
+        ended
+    }
+
+    fn chosen(&self, matches: impl Fn(&Wait) -> bool) -> Vec<u64> {
+        let waits = self.shard.waits.iter();
+        let mut serials: Vec<u64> = waits
+            .filter(|(_, wait)| matches(wait))
+            .map(|(serial, _)| *serial)
+            .collect();
+        serials.sort_unstable();
+        serials
+    }
+
+    fn cancel_all(&mut self, detach: bool, matches: impl Fn(&Wait) -> bool) -> usize {
+        let serials = self.chosen(matches);
+        // The last first: then its time is given back whole.
+        let serials = serials.into_iter().rev();
+        serials
+            .filter(|serial| self.cancel(*serial, detach))
+            .count()
+    }
+
+    pub fn close(&mut self) {
+        for serial in self.chosen(|_| true).into_iter().rev() {
+            self.end(serial, Status::Closed, false);
+        }
+        self.shard.recent.forget(|_| true);
+    }
+}
+
+impl Redis {
+    /// Waits for a completion. The thread sleeps to a booked time by itself.
+    pub(super) fn park(&self, parker: &Parker, op: u64) -> Decision {
+        // Every call ends by its deadline; this is for the case that the thread that sees to it died.
+        let longest = self.command_timeout * 3 + Duration::from_secs(2);
+        let mut asked = Instant::now();
+        loop {
+            let due = self.attend(op);
+            let sleep = due.and_then(|due| self.clock.sleep_until(due));
+            if let Some(decision) = parker.wait(Some(sleep.unwrap_or(longest))) {
+                return decision;
+            }
+            if due.is_some() {
+                asked = Instant::now();
+            } else if asked.elapsed() > longest {
+                let (shard, serial) = self.numbers.read(op).expect("an operation of this backend");
+                self.at(shard, |scene| {
+                    if scene.shard.waits.get(&serial).is_some_and(|w| !w.booked()) {
+                        scene.fail(serial, &Failure::Ambiguous(Silence::Timeout));
+                    }
+                });
+            }
+        }
+    }
+
+    /// Does what is due for an operation, and answers when it is to be attended again.
+    pub(super) fn attend(&self, op: u64) -> Option<Time> {
+        let (shard, serial) = self.numbers.read(op).expect("an operation of this backend");
+        self.at(shard, |scene| {
+            scene.wait_due(serial);
+            scene.shard.waits.get(&serial)?.due
+        })
+    }
+
+    /// Ends a wait. Its completion is CANCELLED, or OK if the grant came first; with `detach` there is
+    /// none, and a grant that was not taken yet is given back. STALE: it was taken before.
+    pub fn cancel(&self, op: u64, detach: bool) -> Status {
+        let (shard, serial) = match self.numbers.read(op) {
+            Ok(number) => number,
+            Err(status) => return status,
+        };
+        if self.at(shard, |scene| scene.cancel(serial, detach)) {
+            return Status::Ok;
+        }
+        if !detach {
+            let arrives = self.callbacks.holds(op) || self.queues.all().iter().any(|q| q.holds(op));
+            return if arrives { Status::Ok } else { Status::Stale };
+        }
+        let from_queue = || self.queues.all().iter().find_map(|queue| queue.take(op));
+        let Some(untaken) = self.callbacks.take(op).or_else(from_queue) else {
+            return Status::Stale;
+        };
+        self.return_grant(&untaken);
+        Status::Ok
+    }
+
+    /// Ends all waits of requests with this `user_data`, those of parked threads included. Answers how
+    /// many there were.
+    pub fn cancel_waits(&self, user_data: u64) -> usize {
+        let theirs = |wait: &Wait| wait.user_data == user_data;
+        (0..self.shards.len())
+            .map(|index| self.at(index, |scene| scene.cancel_all(false, theirs)))
+            .sum()
+    }
+
+    /// Nobody polls a queue any more: its waits are detached, grants that were not polled given back.
+    pub fn free_queue(&self, queue: &Arc<Queue>) {
+        let unpolled = queue.free();
+        let theirs =
+            |wait: &Wait| matches!(&wait.sink, Sink::Queue(other) if Arc::ptr_eq(other, queue));
+        for index in 0..self.shards.len() {
+            self.at(index, |scene| scene.cancel_all(true, theirs));
+        }
+        for decision in unpolled {
+            self.return_grant(&decision);
+        }
+    }
+
+    fn return_grant(&self, decision: &Decision) {
+        if let (Status::Ok, Ok((shard, serial))) =
+            (decision.status, self.numbers.read(decision.permit))
+        {
+            self.at(shard, |scene| scene.return_permit(serial));
+        }
+    }
+}
+
+/// An answer's numbers.
+pub(super) fn numbers(answer: &Answer, status: Status) -> Decision {
+    Decision {
+        limit: answer.figures.limit,
+        remaining: answer.figures.remaining,
+        reset_after_us: answer.figures.reset_after.0,
+        ..Decision::of(status)
+    }
+}
+
+/// Why not, and when to come back.
+pub(super) fn refusal(answer: &Answer) -> Decision {
+    let status = match answer.outcome {
+        Outcome::Never => Status::Never,
+        _ => Status::Denied,
+    };
+    Decision {
+        retry_after_us: answer.retry_after.0,
+        index: answer.index.map_or(NO_LIMIT, |index| index as u32),
+        ..numbers(answer, status)
+    }
+}

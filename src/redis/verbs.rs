@@ -1,0 +1,252 @@
+//! What can be asked: the same verbs as of the embedded backend.
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::lines::{Item, Slot, Then};
+use super::link::{Failure, Silence};
+use super::ops::{Stage, Wait, numbers, refusal};
+use super::policy;
+use super::question::Op;
+use super::wire::{Answer, Outcome};
+use super::{Key, Named, Redis};
+use crate::decision::{Decision, Status};
+use crate::limit::time::Span;
+use crate::limit::weights::Weights;
+use crate::op::{self, Parker, Request, Sink};
+
+impl Redis {
+    /// Takes from all limits or from none. PENDING with `op` set: the sink gets the one completion.
+    pub fn acquire(&self, named: &Arc<Named>, request: &Request, sink: Sink) -> Decision {
+        let ready = match &sink {
+            Sink::Callback(_) => self.callbacks.ready().and_then(|()| self.timer.ready()),
+            Sink::Queue(_) => self.timer.ready(),
+            Sink::Thread(_) => Ok(()),
+        };
+        match ready.and_then(|()| self.begin(named, request, sink)) {
+            Err(status) => refused(request, status),
+            Ok((op, ahead)) => Decision {
+                op,
+                queue_position: ahead.try_into().unwrap_or(u32::MAX),
+                ..refused(request, Status::Pending)
+            },
+        }
+    }
+
+    /// [`Redis::acquire`], with the calling thread waiting for the answer.
+    pub fn acquire_blocking(&self, named: &Arc<Named>, request: &Request) -> Decision {
+        let parker = Arc::<Parker>::default();
+        match self.begin(named, request, Sink::Thread(parker.clone())) {
+            Err(status) => refused(request, status),
+            Ok((op, _)) => self.park(&parker, op),
+        }
+    }
+
+    /// The operation, and how many of this process are booked before it.
+    fn begin(
+        &self,
+        named: &Arc<Named>,
+        request: &Request,
+        sink: Sink,
+    ) -> Result<(u64, usize), Status> {
+        let weights = weights(named, request)?;
+        let (shard, key) = self.key(named, request.key);
+        self.at(shard, |scene| {
+            scene.open()?;
+            let wait = Wait {
+                sink,
+                user_data: request.user_data,
+                weights,
+                since: scene.now,
+                deadline: request.wait.map(|wait| scene.now + wait),
+                stage: Stage::Asked,
+                waited: false,
+                due: None,
+                key: key.clone(),
+            };
+            let op = scene.begin(wait, request.wait)?;
+            Ok((op, scene.line(&key).booked.len()))
+        })
+    }
+
+    /// What an acquire without a wait would answer, charging nothing.
+    pub fn peek(&self, named: &Arc<Named>, request: &Request) -> Decision {
+        self.call(named, request, Op::Peek, Calls::Peek)
+    }
+
+    /// Books the next time at which the weight may start: `retry_after_us` from now, at most the request's
+    /// wait. Releasing the permit before its time cancels the booking.
+    pub fn pace(&self, named: &Arc<Named>, request: &Request) -> Decision {
+        let wait = request.wait;
+        self.call(
+            named,
+            request,
+            |weights| Op::Book { wait, weights },
+            Calls::Pace,
+        )
+    }
+
+    fn call(
+        &self,
+        named: &Arc<Named>,
+        request: &Request,
+        op: impl FnOnce(Weights) -> Op,
+        kind: Calls,
+    ) -> Decision {
+        match self.begin_call(named, request, op) {
+            Err(status) => refused(request, status),
+            Ok((shard, key, slot)) => {
+                let heard = self.one(&slot);
+                self.end_call(shard, &key, request, heard, kind)
+            }
+        }
+    }
+
+    fn begin_call(
+        &self,
+        named: &Arc<Named>,
+        request: &Request,
+        op: impl FnOnce(Weights) -> Op,
+    ) -> Result<(usize, Arc<Key>, Arc<Slot>), Status> {
+        let op = op(weights(named, request)?);
+        let (shard, key) = self.key(named, request.key);
+        let slot = Arc::<Slot>::default();
+        self.at(shard, |scene| {
+            scene.open()?;
+            let then = Then::Tell(slot.clone());
+            scene.enqueue(&key, Item::new(vec![op], then));
+            Ok((shard, key.clone(), slot.clone()))
+        })
+    }
+
+    /// The decision that an answer means.
+    fn end_call(
+        &self,
+        shard: usize,
+        key: &Arc<Key>,
+        request: &Request,
+        heard: Result<Answer, Failure>,
+        kind: Calls,
+    ) -> Decision {
+        let decision = self.at(shard, |scene| match heard {
+            Err(failure) => scene.failed(&failure),
+            Ok(answer) if answer.outcome == Outcome::Done => {
+                let mut decision = numbers(&answer, Status::Ok);
+                decision.retry_after_us = answer.retry_after.0;
+                if !answer.booking.is_empty() {
+                    decision.permit = scene.permit(key, answer.booking, kind == Calls::Pace);
+                }
+                decision
+            }
+            Ok(answer) => {
+                let refusal = refusal(&answer);
+                if kind != Calls::Peek {
+                    scene.count_refusal(refusal.status);
+                }
+                refusal
+            }
+        });
+        Decision {
+            user_data: request.user_data,
+            ..decision
+        }
+    }
+
+    /// Each request for itself, in order, without a wait. All are under way together.
+    pub fn try_many(&self, named: &Arc<Named>, requests: &[Request]) -> Vec<Decision> {
+        let try_one = |weights| Op::Book {
+            wait: Some(Span::ZERO),
+            weights,
+        };
+        let ask = |request| self.begin_call(named, request, try_one);
+        let begun: Vec<_> = requests.iter().map(ask).collect();
+        let mut decisions = Vec::with_capacity(requests.len());
+        for (request, begun) in requests.iter().zip(begun) {
+            decisions.push(match begun {
+                Err(status) => refused(request, status),
+                Ok((shard, key, slot)) => {
+                    let heard = self.one(&slot);
+                    self.end_call(shard, &key, request, heard, Calls::Try)
+                }
+            });
+        }
+        decisions
+    }
+
+    /// Makes a key as new; those of this process who wait are decided anew.
+    pub fn reset(&self, named: &Arc<Named>, key: &[u8]) -> Status {
+        let status = self.change(named, key, Op::Reset);
+        if status == Status::Ok {
+            let (shard, key) = self.key(named, key);
+            self.at(shard, |scene| {
+                scene.shard.recent.forget(|spent| spent.key == key)
+            });
+        }
+        status
+    }
+
+    /// Lets nothing start on a key for `length`, at most the client's longest penalty. A running penalty
+    /// is not shortened.
+    pub fn penalize(&self, named: &Arc<Named>, key: &[u8], length: Span) -> Status {
+        let length = self.max_penalty(length);
+        self.change(named, key, Op::Penalize(length))
+    }
+
+    fn change(&self, named: &Arc<Named>, key: &[u8], change: Op) -> Status {
+        let (shard, key) = self.key(named, key);
+        let slot = Arc::<Slot>::default();
+        let begun = self.at(shard, |scene| {
+            scene.open()?;
+            let then = Then::Change(slot.clone());
+            scene.enqueue(&key, Item::new(vec![change], then));
+            Ok(())
+        });
+        if let Err(closed) = begun {
+            return closed;
+        }
+        match slot.wait(self.longest()) {
+            Ok(_) => Status::Ok,
+            Err(failure) => {
+                self.stats.stripe(shard).backend_errors.add(1);
+                policy::status(&failure)
+            }
+        }
+    }
+
+    /// The answer to a question with one operation.
+    pub(super) fn one(&self, slot: &Slot) -> Result<Answer, Failure> {
+        let mut answers = slot.wait(self.longest())?;
+        answers.pop().ok_or(Failure::Ambiguous(Silence::Dropped))
+    }
+
+    /// Every call ends by its deadline; this is for the case that the thread that sees to it died.
+    fn longest(&self) -> Duration {
+        self.command_timeout * 3 + Duration::from_secs(2)
+    }
+}
+
+/// What a call wants, other than an operation.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Calls {
+    Peek,
+    Pace,
+    Try,
+}
+
+/// The weights of a request, if there is one for each limit or one for all.
+fn weights(named: &Named, request: &Request) -> Result<Weights, Status> {
+    match request.weights {
+        op::Weights::Same(weight) => Ok(Weights::One(weight)),
+        op::Weights::Each(each) if each.len() == named.limits.limits().len() => {
+            Ok(Weights::Each(each.into()))
+        }
+        op::Weights::Each(_) => Err(Status::Invalid),
+    }
+}
+
+/// An answer without numbers.
+fn refused(request: &Request, status: Status) -> Decision {
+    Decision {
+        user_data: request.user_data,
+        ..Decision::of(status)
+    }
+}

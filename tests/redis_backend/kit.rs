@@ -1,0 +1,72 @@
+//! Clients, limits and requests in few words.
+use std::sync::Arc;
+
+use limiter::client::Client;
+use limiter::config::Config;
+use limiter::decision::Decision;
+use limiter::limit::time::Span;
+use limiter::limiter::{LimitSpec, Limiter, spec};
+use limiter::op::{Request, Weights};
+
+pub const HOUR: u64 = 3_600_000_000;
+
+pub fn open(url: &str) -> Arc<Client> {
+    open_with(url, &[])
+}
+
+pub fn open_with(url: &str, settings: &[(&str, &str)]) -> Arc<Client> {
+    let mut config = Config::default();
+    for (key, value) in settings {
+        config.set(key, value).unwrap();
+    }
+    Client::open(url, &config).unwrap()
+}
+
+pub fn limiter(client: &Arc<Client>, name: &str, limits: &[LimitSpec]) -> Limiter {
+    Limiter::new(client, name, limits).unwrap()
+}
+
+pub fn limit(kind: u32, capacity: u64, refill: u64, period_us: u64) -> LimitSpec {
+    LimitSpec {
+        kind,
+        flags: 0,
+        capacity,
+        refill,
+        period_us,
+        lease_ms: 0,
+        burst_earn_permille: 500,
+        version: 0,
+        reserved: 0,
+    }
+}
+
+pub fn bucket(capacity: u64, refill: u64, period_us: u64) -> LimitSpec {
+    limit(spec::TOKEN_BUCKET, capacity, refill, period_us)
+}
+
+pub fn weigh(weight: u64) -> Request<'static> {
+    Request {
+        weights: Weights::Same(weight),
+        ..Request::TRY
+    }
+}
+
+pub fn within(ms: u64) -> Request<'static> {
+    Request {
+        wait: Some(Span::millis(ms)),
+        ..Request::TRY
+    }
+}
+
+#[track_caller]
+pub fn acquire(limiter: &Limiter, request: &Request) -> Decision {
+    limiter.acquire(request).unwrap()
+}
+
+/// What is left on the empty key.
+#[track_caller]
+pub fn remaining(limiter: &Limiter) -> u64 {
+    let decision = limiter.peek(&weigh(0)).unwrap();
+    assert_eq!(decision.status, limiter::decision::Status::Ok);
+    decision.remaining
+}

@@ -1,0 +1,48 @@
+//! Several clients on one server never admit more than one would.
+use std::sync::Barrier;
+
+use limiter::decision::Status;
+use limiter::op::Request;
+
+use crate::kit::*;
+use crate::support::server::Server;
+
+#[test]
+fn four_clients_with_many_threads_admit_exactly_what_the_bucket_holds() {
+    let server = Server::start();
+    let url = server.url();
+    let clients: Vec<_> = (0..4).map(|_| open(&url)).collect();
+    let go = Barrier::new(8);
+    let granted: usize = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..8)
+            .map(|n| {
+                let (client, go) = (&clients[n % 4], &go);
+                scope.spawn(move || {
+                    let limiter = limiter(client, "shared", &[bucket(100, 1, HOUR)]);
+                    go.wait();
+                    let tries = (0..40).map(|_| acquire(&limiter, &Request::TRY).status);
+                    tries
+                        .inspect(|s| assert!(matches!(s, Status::Ok | Status::Denied), "{s:?}"))
+                        .filter(|s| *s == Status::Ok)
+                        .count()
+                })
+            })
+            .collect();
+        threads.into_iter().map(|t| t.join().unwrap()).sum()
+    });
+    assert_eq!(granted, 100);
+}
+
+#[test]
+fn a_newer_version_wins_over_all_clients() {
+    let server = Server::start();
+    let (old, new) = (open(&server.url()), open(&server.url()));
+    let narrow = limiter(&old, "v", &[bucket(2, 1, HOUR)]);
+    let mut wide = bucket(10, 1, HOUR);
+    wide.version = 1;
+    let wide = limiter(&new, "v", &[wide]);
+    assert_eq!(acquire(&narrow, &Request::TRY).limit, 2);
+    assert_eq!(acquire(&wide, &Request::TRY).limit, 10);
+    let still = acquire(&narrow, &Request::TRY);
+    assert_eq!((still.limit, still.remaining), (10, 7));
+}
