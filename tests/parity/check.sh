@@ -23,7 +23,8 @@ call() {
 }
 
 # Functions that the library exports; the static inline ones are made by each language for itself.
-sed -n '/^LIMITER_API/,/;/p' include/limiter.h | grep -o 'limiter_[a-z_]*(' | tr -d '(' >"$out/functions"
+awk '/^LIMITER_API/ { inside = 1 } inside; /;/ { inside = 0 }' include/limiter.h |
+    grep -o 'limiter_[a-z_]*(' | tr -d '(' >"$out/functions"
 [ "$(wc -l <"$out/functions")" -ge 35 ] || { echo "include/limiter.h: too few functions found"; exit 1; }
 
 bindings=
