@@ -1,6 +1,7 @@
 //! Calls on one key: one at a time is under way, and what is asked meanwhile goes together with the
 //! next one.
 use std::collections::{BTreeSet, VecDeque};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
@@ -227,8 +228,9 @@ impl Flight {
     }
 }
 
-impl Drop for Flight {
-    fn drop(&mut self) {
+impl Flight {
+    /// Tells those who still wait that they will not be answered.
+    fn give_up(&mut self) {
         let sent = self.sent.load(Ordering::Relaxed);
         self.land(Err(match sent {
             true => Failure::Ambiguous(Silence::Dropped),
@@ -243,6 +245,13 @@ impl Drop for Flight {
                 }
             }
         }
+    }
+}
+
+impl Drop for Flight {
+    fn drop(&mut self) {
+        // After a bug under the key's lock this may fail as well, and must not end the program.
+        let _ = catch_unwind(AssertUnwindSafe(|| self.give_up()));
         *self.redis.flights.lock().unwrap() -= 1;
         self.redis.landed.notify_all();
     }

@@ -3,6 +3,7 @@
 mod support;
 
 mod failing;
+mod forking;
 mod kit;
 mod parity;
 mod sharing;
