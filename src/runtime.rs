@@ -1,8 +1,14 @@
 //! Threads of the library: named, and deaf to signals, which belong to the host program.
+use std::cell::Cell;
 use std::io;
 use std::thread::{Builder, JoinHandle};
 
 use nix::sys::signal::{SigSet, SigmaskHow, pthread_sigmask};
+
+thread_local! {
+    /// The calling thread is one of the library's.
+    static OURS: Cell<bool> = const { Cell::new(false) };
+}
 
 /// Starts a thread that receives no signal. The mask is set before it exists, so there is no moment at
 /// which it could: a write to a reset peer would otherwise raise SIGPIPE in it and end the host.
@@ -13,14 +19,20 @@ pub fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> io::Result<Joi
         Some(&SigSet::all()),
         Some(&mut host),
     )?;
-    let spawned = Builder::new().name(name.into()).spawn(body);
+    let spawned = Builder::new().name(name.into()).spawn(|| {
+        OURS.set(true);
+        body();
+    });
     pthread_sigmask(SigmaskHow::SIG_SETMASK, Some(&host), None)?;
     spawned
 }
 
-/// Waits for a thread to end, unless it is the calling one. It was told to, so this is short.
+/// Waits for one of the library's threads to end. It was told to, so this is short. Not on such a thread
+/// itself, which can come to be the last owner of what it serves.
 pub fn join(thread: Option<JoinHandle<()>>) {
-    if let Some(thread) = thread.filter(|t| t.thread().id() != std::thread::current().id()) {
+    if let Some(thread) = thread
+        && !OURS.get()
+    {
         // A panic in it was caught and answered inside; there is nothing left to do about one.
         let _ = thread.join();
     }
