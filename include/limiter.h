@@ -601,7 +601,10 @@ LIMITER_API void limiter_config_free(struct limiter_config_t *config);
 
 /*
  * Opens a client. `url` says where the state lives; NULL means "memory://", which is this process's
- * own memory. `config` is copied; NULL means the defaults. Never connects and never waits: a backend
+ * own memory. redis://[user:password@]host[:port][/database], rediss:// (TLS), unix:///path,
+ * redis-cluster://host:port,host:port and redis-sentinel://host:port,host:port/master share it over all
+ * processes that use the name; this version refuses semaphores there (LIMITER_UNSUPPORTED from
+ * limiter_new()). `config` is copied; NULL means the defaults. Never connects and never waits: a backend
  * that is down shows at the first call. On success `*client` is set, to be freed with
  * limiter_client_free(); on failure it is NULL. LIMITER_CONFIG for a URL that cannot be used; the
  * message never repeats a password.
@@ -644,7 +647,8 @@ limiter_status limiter_client_free(struct limiter_client_t *client);
  * Makes a limiter: `name` (1 to 1024 bytes of UTF-8) and 1 to 16 limits, read during the call; each
  * acquire takes from all of them or from none. On success `*limiter` is set, to be freed with
  * limiter_free(); on failure it is NULL. LIMITER_CONFIG when a limit is out of range: errbuf says
- * which one, which field and what is allowed.
+ * which one, which field and what is allowed. LIMITER_INVALID for NULL, no or too many limits, or a name
+ * that is not UTF-8.
  *
  * Opening a name again with other numbers changes it for everybody from the next call on: state is
  * clamped, never reset. Lowering a bucket keeps at most what now fits; a semaphore lowered below what
@@ -683,7 +687,7 @@ LIMITER_API void limiter_free(struct limiter_t *limiter);
  * A permit of a limiter without a semaphore need not be released: there is nothing to give back, and
  * the library forgets old ones by itself (settle them within some thousand calls).
  *
- * Blocks up to `wait_ms`, whatever signals arrive. Not from a callback.
+ * Blocks up to `wait_ms`, whatever signals arrive. Not from a callback, unless `wait_ms` is 0.
  */
 LIMITER_API
 LIMITER_MUST_USE

@@ -26,7 +26,7 @@ use crate::op::{Request, Weights};
 /// A permit of a limiter without a semaphore need not be released: there is nothing to give back, and
 /// the library forgets old ones by itself (settle them within some thousand calls).
 ///
-/// Blocks up to `wait_ms`, whatever signals arrive. Not from a callback.
+/// Blocks up to `wait_ms`, whatever signals arrive. Not from a callback, unless `wait_ms` is 0.
 ///
 /// # Safety
 /// See the header.
