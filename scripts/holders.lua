@@ -1,8 +1,9 @@
 -- Semaphore: who holds permits and who waits for them, over all processes.
 -- KEYS: 2 what ends, 'h' and the id of a permit, 'w' and that of a wait, or 'd' and one that was given up
 -- while an earlier request for it may still be under way: scored by when that is over. 3 the queue, ids by
--- ticket: first in, first out. 4 who they are: by id, "weights;fence;channel;deadline;booking": deadline
--- is that of a wait (0: none), booking what a granted id took.
+-- ticket: first in, first out. 4 who they are: by id, "weights;fence;channel;deadline;booking": weights
+-- are what it holds, or what it asked for; deadline is that of a wait (0: none); booking is what a granted
+-- id took.
 -- ARGV: 5 the caller's longest lease; 6 claim, 7 allowance, 8 life of a wait, in microseconds; 9 the
 -- caller's channel; 10 the era of the permits it holds here, or ''; 11 a fresh era. Operations:
 --   A id wait lease weights   acquire, or ask again
@@ -101,8 +102,8 @@ function holders_of.begin(limits, key, known, now, answer, next_arg, next_weight
     local text = call('HGET', I, id) or ''
     local weights, fence, to, deadline, booking =
       string.match(text, '^([^;]*);(%d+);([^;]*);(%d+);([^;]*)$')
-    local list = weights and checked(weights, #limits)
-    if not list then return nobody end
+    local list = weights and checked(weights)
+    if not list or (#list ~= 1 and #list ~= #limits) then return nobody end
     return {weights = list, fence = tonumber(fence), channel = to, deadline = tonumber(deadline),
       booking = booking}
   end
@@ -120,7 +121,7 @@ function holders_of.begin(limits, key, known, now, answer, next_arg, next_weight
     for i, limit in ipairs(limits) do
       if limit.holds then
         local state = key.states[i]
-        state[1] = people[HELD] > 0 and max(0, state[1] - one.weights[i]) or 0
+        state[1] = people[HELD] > 0 and max(0, state[1] - (one.weights[i] or 0)) or 0
       end
     end
     changed = true
@@ -161,9 +162,10 @@ function holders_of.begin(limits, key, known, now, answer, next_arg, next_weight
       local one = who(head)
       local alive = score('w', head)
       local late = one.deadline > 0 and one.deadline < now
-      local outcome, _, at
+      local weights, outcome, _, at
       if alive and tonumber(alive) > now and not late then
-        outcome, _, at = verdict(one.weights)
+        weights = decide.weights(limits, one.weights)
+        outcome, _, at = verdict(weights)
         if outcome == 'release' then return end
       end
       drop_waiter(head)
@@ -172,8 +174,8 @@ function holders_of.begin(limits, key, known, now, answer, next_arg, next_weight
       elseif not outcome or outcome == 'far' or (one.deadline > 0 and at > one.deadline) then
         tell(one.channel, 'D', head)
       else
-        local booking = decide.commit(limits, key, now, max(at, now), one.weights)
-        hold(head, one.weights, one.channel, booking, claim)
+        local booking = decide.commit(limits, key, now, max(at, now), weights)
+        hold(head, weights, one.channel, booking, claim)
         tell(one.channel, 'G', head)
       end
     end
@@ -202,12 +204,15 @@ function holders_of.begin(limits, key, known, now, answer, next_arg, next_weight
     local members = call('ZRANGE', E, 0, MOST - 1, 'WITHSCORES')
     for n = 1, #members, 2 do
       if string.sub(members[n], 1, 1) == 'h' then
-        local one, over = who(string.sub(members[n], 2)), tonumber(members[n + 1])
+        local one, over, freed = who(string.sub(members[n], 2)), tonumber(members[n + 1]), 0
         for i, limit in ipairs(limits) do
-          if limit.holds then key.states[i][1] = max(0, key.states[i][1] - one.weights[i]) end
+          if limit.holds then
+            freed = freed + (one.weights[i] or 0)
+            key.states[i][1] = max(0, key.states[i][1] - (one.weights[i] or 0))
+          end
         end
         local outcome, _, at = decide.decide(limits, key, over, weights, false)
-        if outcome ~= 'release' then
+        if freed > 0 and outcome ~= 'release' then
           hint = at - now
           break
         end
@@ -260,7 +265,7 @@ function holders_of.begin(limits, key, known, now, answer, next_arg, next_weight
 
   function ops.A()
     local id, wait, span = next_arg(), tonumber(next_arg()), tonumber(next_arg())
-    local weights, nothing = next_weights()
+    local weights, nothing, asked = next_weights()
     if nothing then return answer('O', nil, 0) end
     if span > people[LONGEST] then people[LONGEST] = span end
     if score('d', id) then return answer('X', nil, 0) end
@@ -283,7 +288,7 @@ function holders_of.begin(limits, key, known, now, answer, next_arg, next_weight
     people[TICKET] = people[TICKET] + 1
     if people[QUEUED] == 0 then begun[3] = true end
     call('ZADD', Q, show(people[TICKET]), id)
-    remember(id, weights, 0, channel, wait < 0 and 0 or till, '')
+    remember(id, asked, 0, channel, wait < 0 and 0 or till, '')
     local reply = queued(id)
     people[QUEUED] = people[QUEUED] + 1
     return reply
@@ -388,7 +393,7 @@ function holders_of.begin(limits, key, known, now, answer, next_arg, next_weight
       if (renew or begun[4]) and counts > 0 then call('PEXPIRE', I, px) end
     end
     for _, note in ipairs(notes) do call('PUBLISH', note[1], note[2]) end
-    local till = max(people[GRACE], people[FENCE] + min(key.skew, DAY))
+    local till = max(people[GRACE], people[FENCE] + 1 + min(key.skew, DAY))
     -- The text outlives the rest: what is left alone looks like a loss.
     if people[KEPT] > 0 then till = max(till, people[KEPT] + 1000000) end
     return till, changed

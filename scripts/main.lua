@@ -94,15 +94,17 @@ end
 
 local seen_weights = {}
 
--- What each limit is asked for; whether that is nothing at all. Not to be changed.
+-- What each limit is asked for; whether that is nothing at all; and as it was asked. Not to be changed.
 local function next_weights()
   local text = next_arg()
   local seen = seen_weights[text]
   if not seen then
-    seen = {decide.weights(limits, numbers(text))}
+    local asked = numbers(text)
+    local weights, nothing = decide.weights(limits, asked)
+    seen = {weights, nothing, asked}
     seen_weights[text] = seen
   end
-  return seen[1], seen[2]
+  return seen[1], seen[2], seen[3]
 end
 
 local function refuse(outcome, index, at)

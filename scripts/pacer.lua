@@ -120,7 +120,9 @@ function pacer.raise(p, s, base, c, actual)
   local aus, arem = cost(actual, p.n, p.p)
   local wus, wrem = cost(c[1], p.n, p.p)
   local xus, xrem = tick_sub(aus, arem, wus, wrem, p.n)
-  local nus, nrem = pacer_raised(s[1], s[2], xus, xrem, base + MAX_DEBT, p.n)
+  -- What came free of a slot left the next one in the past.
+  local nus, nrem = tick_max(s[1], s[2], c[3], 0)
+  nus, nrem = pacer_raised(nus, nrem, xus, xrem, base + MAX_DEBT, p.n)
   local eus, erem = pacer_raised(s[7], s[8], xus, xrem, base + MAX_DEBT, p.n)
   -- Should the charge be undone, its own correction goes with it.
   local mus, mrem = tick_sub(nus, nrem, s[1], s[2], p.n)

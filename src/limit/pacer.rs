@@ -216,7 +216,9 @@ impl Pacer {
         let most = Tick::at(base + MAX_DEBT);
         let extra = rate.sub(rate.cost(actual), rate.cost(charge.weight));
         let raised = |from: Tick| rate.add(from, extra).min(most).max(from);
-        let (next, envelope) = (raised(state.next), raised(state.envelope));
+        // What came free of a slot left the next one in the past.
+        let next = raised(state.next.max(Tick::at(charge.at)));
+        let envelope = raised(state.envelope);
         // Should the charge be undone, its own correction goes with it.
         charge.after.next = rate.add(charge.after.next, rate.sub(next, state.next));
         let moved = rate.sub(envelope, state.envelope);

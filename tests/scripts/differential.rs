@@ -11,31 +11,8 @@ use limiter::limit::token_bucket::TokenBucket;
 use limiter::limit::weights::Weights;
 use limiter::redis::wire::{self, Answer, Batch, Head, Reply, Target};
 
+use crate::random::{Random, seeds};
 use crate::server::Server;
-
-/// A small generator: the sequence is the seed's alone, on every machine.
-pub struct Random(u64);
-
-impl Random {
-    pub fn new(seed: u64) -> Random {
-        Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
-    }
-
-    pub fn next(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
-    }
-
-    pub fn below(&mut self, n: u64) -> u64 {
-        (self.next() >> 11) % n
-    }
-
-    pub fn pick<T: Copy>(&mut self, all: &[T]) -> T {
-        all[self.below(all.len() as u64) as usize]
-    }
-}
 
 /// Parameters from every day and from the edges.
 fn rule(random: &mut Random, kind: u64) -> Rule {
@@ -408,16 +385,8 @@ fn step(run: &mut Run, random: &mut Random, kinds: &[u64]) {
     }
 }
 
-/// How many sequences; `LIMITER_SEEDS` asks for more.
-fn seeds() -> u64 {
-    std::env::var("LIMITER_SEEDS")
-        .ok()
-        .and_then(|n| n.parse().ok())
-        .unwrap_or(60)
-}
-
 fn sequences(name: u64, kinds_of: impl Fn(&mut Random) -> Vec<u64>) {
-    for seed in 0..seeds() {
+    for seed in 0..seeds(60) {
         let mut random = Random::new(seed * 64 + name);
         let kinds = kinds_of(&mut random);
         let mut run = Run::new(limits(&mut random, &kinds, 1));

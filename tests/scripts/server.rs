@@ -58,6 +58,13 @@ impl Data {
             .all(|(_, until)| *until <= self.now.get() / 1_000)
     }
 
+    /// The keys that would stay for ever.
+    pub fn without_end(&self) -> Vec<String> {
+        let keys = self.keys.borrow();
+        let endless = keys.iter().filter(|(_, (_, until))| *until == u64::MAX);
+        endless.map(|(key, _)| key.clone()).collect()
+    }
+
     fn put_keeping_ttl(&self, key: &str, value: Stored) {
         let until = self
             .keys

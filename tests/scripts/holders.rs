@@ -1,0 +1,590 @@
+//! Random sequences of acquires, waits, releases, renewals and cancels of semaphores, alone and with
+//! rates, asked of the script and of the embedded backend at the same times. The client here is ideal:
+//! it hears every note at once, and confirms every claim.
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use limiter::callback::Callbacks;
+use limiter::clock::Clock;
+use limiter::decision::{Decision, NO_LIMIT, Status};
+use limiter::limit::decide::Limits;
+use limiter::limit::fixed_window::{Align, FixedWindow};
+use limiter::limit::pacer::Pacer;
+use limiter::limit::rule::{Figures, Limit, Rule};
+use limiter::limit::semaphore::Semaphore;
+use limiter::limit::sliding_log::SlidingLog;
+use limiter::limit::time::{Span, Time};
+use limiter::limit::token_bucket::TokenBucket;
+use limiter::limit::weights::Weights;
+use limiter::memory::{Memory, Named, Options};
+use limiter::op::{self, Request, Sink};
+use limiter::queue::Queue;
+use limiter::redis::wire::{Answer, Batch, Era, Head, Holding, Id, Note, Outcome, Reply, Target};
+use limiter::stats::Stats;
+
+use crate::random::{Random, seeds};
+use crate::server::Server;
+
+const LEASE: Span = Span::secs(10);
+const NAME: &[u8] = b"n";
+const KEY: &[u8] = b"k";
+
+/// A wait, as both sides have it.
+#[derive(Clone, Debug)]
+struct Wait {
+    id: Id,
+    op: u64,
+    deadline: Option<Time>,
+    weights: Vec<u64>,
+    /// Granted by the script from then on, with what it took.
+    granted: Option<(Time, Box<str>)>,
+}
+
+#[derive(Clone, Debug)]
+struct Permit {
+    id: Id,
+    number: u64,
+    ends: Time,
+    booking: Box<str>,
+    weights: Vec<u64>,
+    settled: bool,
+}
+
+struct Run {
+    server: Server,
+    memory: Arc<Memory>,
+    queue: Arc<Queue>,
+    limits: Limits,
+    named: Arc<Named>,
+    target: Target,
+    waits: Vec<Wait>,
+    permits: Vec<Permit>,
+    /// What the script's side saw end since it was last compared: (op, how).
+    ended: Vec<(u64, Status)>,
+    next_id: u128,
+    fence: u64,
+    seen: Vec<String>,
+}
+
+fn limits(random: &mut Random, kinds: &[u64], version: u32) -> Limits {
+    let rule = |random: &mut Random, kind| match kind {
+        0 => Rule::Semaphore(Semaphore::new(1 + random.below(4), LEASE, false).unwrap()),
+        1 => Rule::TokenBucket(
+            TokenBucket::new(
+                1 + random.below(6),
+                1 + random.below(3),
+                Span::secs(2),
+                false,
+            )
+            .unwrap(),
+        ),
+        2 => Rule::Pacer(
+            Pacer::new(random.below(3), 1 + random.below(4), Span::secs(1), 500).unwrap(),
+        ),
+        3 => Rule::SlidingLog(SlidingLog::new(1 + random.below(6), Span::secs(3)).unwrap()),
+        _ => Rule::FixedWindow(
+            FixedWindow::new(1 + random.below(6), Span::secs(3), Align::Clock).unwrap(),
+        ),
+    };
+    let limits = kinds
+        .iter()
+        .map(|&kind| Limit {
+            rule: rule(random, kind),
+            per_call: random.below(5) == 0,
+        })
+        .collect();
+    Limits::new(limits, version).unwrap()
+}
+
+impl Run {
+    fn new(limits: Limits) -> Run {
+        let options = Options {
+            max_waiting: 1_000,
+            max_penalty: Span::secs(3_600),
+            lease: LEASE,
+            fork_generation: 0,
+        };
+        let stats = Arc::new(Stats::default());
+        let clock = Arc::new(Clock::virtual_clock());
+        let memory = Memory::new(clock, options, stats, Callbacks::new(None));
+        Run {
+            server: Server::new(),
+            queue: memory.queue(Queue::open_descriptor().unwrap()),
+            named: memory.limiter(NAME, limits.clone()),
+            memory,
+            target: Target::new("l", NAME, &limits),
+            limits,
+            waits: vec![],
+            permits: vec![],
+            ended: vec![],
+            next_id: 1,
+            fence: 0,
+            seen: vec![],
+        }
+    }
+
+    fn now(&self) -> Time {
+        self.memory.clock_now()
+    }
+
+    fn story(&self) -> String {
+        format!("{:#?}\n{}", self.limits, self.seen.join("\n"))
+    }
+
+    fn change(&mut self, limits: Limits) {
+        self.named = self.memory.limiter(NAME, limits.clone());
+        self.target = Target::new("l", NAME, &limits);
+        self.seen.push(format!("now {:?}", limits.limits()));
+        self.limits = limits;
+        // The embedded backend refuses the hopeless at the next call; the script when they ask again.
+        self.memory.peek(&self.named, &request(&[0], None));
+        for wait in self.waits.clone() {
+            if wait.granted.is_none() {
+                self.claim(wait.id);
+            }
+        }
+    }
+
+    fn ask(&mut self, op: impl FnOnce(&mut Batch)) -> Answer {
+        let now = self.now();
+        self.server.data.now.set(now.0);
+        let head = Head {
+            now: Some(now),
+            not_after: None,
+        };
+        let mut batch = self.target.holding(
+            head,
+            Holding {
+                known: None,
+                fresh: Era(now.0),
+                channel: "c",
+                lease: LEASE,
+                claim: Span::secs(2),
+                allowance: Span::ZERO,
+                life: Span::secs(1_000_000),
+            },
+        );
+        op(&mut batch);
+        let call = batch.on(KEY);
+        let text = |arg: &[u8]| String::from_utf8_lossy(arg).into_owned();
+        let asked: Vec<String> = call.args.iter().skip(11).map(text).collect();
+        self.seen.push(format!("{} {asked:?}", now.0));
+        let reply = self
+            .server
+            .call(&call)
+            .unwrap_or_else(|error| panic!("{error}\n{}", self.story()));
+        let told = Reply::read(&reply, 1);
+        if let Ok(Reply::Done { answers, .. }) = &told {
+            self.seen.push(format!("    {:?}", answers[0]));
+        }
+        match told {
+            Ok(Reply::Done {
+                now: found,
+                era: Some(_),
+                mut answers,
+                ..
+            }) if found == now => answers.pop().unwrap(),
+            other => panic!("{other:?}\n{}", self.story()),
+        }
+    }
+
+    /// Hears what was published, and confirms what was granted.
+    fn listen(&mut self) {
+        loop {
+            let notes = self.server.data.published.take();
+            if notes.is_empty() {
+                return;
+            }
+            for (channel, text) in notes {
+                assert_eq!(channel, "c");
+                match Note::parse(text.as_bytes()).expect("a note") {
+                    Note::Granted(id) => self.claim(id),
+                    Note::Denied(id) => self.end(id, Status::Denied),
+                    Note::Never(id) => self.end(id, Status::Never),
+                }
+            }
+        }
+    }
+
+    fn end(&mut self, id: Id, status: Status) {
+        // A note may come after the answer that said the same.
+        if let Some(i) = self.waits.iter().position(|wait| wait.id == id) {
+            let wait = self.waits.remove(i);
+            self.ended.push((wait.op, status));
+        }
+    }
+
+    fn claim(&mut self, id: Id) {
+        let wait = self.waits.iter().find(|wait| wait.id == id).unwrap();
+        let weights = Weights::Each(wait.weights.clone().into());
+        let now = self.now();
+        let left = wait.deadline.map(|at| at.since(now));
+        let answer = self.ask(|batch| batch.acquire(id, left, LEASE, &weights));
+        match answer.outcome {
+            Outcome::Done => self.granted(id, &answer),
+            Outcome::Queued => {}
+            Outcome::Denied => self.end(id, Status::Denied),
+            Outcome::Never => self.end(id, Status::Never),
+            other => panic!("{other:?}\n{}", self.story()),
+        }
+    }
+
+    fn granted(&mut self, id: Id, answer: &Answer) {
+        assert!(answer.fence > 0);
+        let wait = self.waits.iter_mut().find(|wait| wait.id == id).unwrap();
+        wait.granted = Some((answer.at, answer.booking.clone()));
+    }
+
+    /// What has come by now on both sides is the same.
+    fn compare(&mut self) {
+        self.ask(|batch| batch.peek(&Weights::One(0)));
+        self.listen();
+        let now = self.now();
+        let started = |wait: &Wait| matches!(wait.granted, Some((at, _)) if at <= now);
+        let begun: Vec<Wait> = self.waits.iter().filter(|w| started(w)).cloned().collect();
+        self.waits.retain(|wait| !started(wait));
+        self.ended
+            .extend(begun.iter().map(|wait| (wait.op, Status::Ok)));
+        let mut found = std::mem::take(&mut self.ended);
+        let done = self.queue.poll(usize::MAX, Some(Duration::ZERO)).unwrap();
+        let mut expected: Vec<(u64, Status)> = done.iter().map(|d| (d.op, d.status)).collect();
+        found.sort_by_key(|(op, _)| *op);
+        expected.sort_by_key(|(op, _)| *op);
+        assert_eq!(
+            expected,
+            found,
+            "memory, script; at {}\n{}",
+            now.0,
+            self.story()
+        );
+        for wait in begun {
+            let decision = done.iter().find(|d| d.op == wait.op).unwrap();
+            let (at, booking) = wait.granted.unwrap();
+            self.permits.push(Permit {
+                id: wait.id,
+                number: decision.permit,
+                ends: at + LEASE,
+                booking,
+                weights: wait.weights,
+                settled: false,
+            });
+        }
+        let figures = self.memory.peek(&self.named, &request(&[0], None));
+        let answer = self.ask(|batch| batch.peek(&Weights::One(0)));
+        assert_eq!(figures_of(&figures), answer.figures, "{}", self.story());
+        assert_eq!(self.server.data.without_end(), Vec::<String>::new());
+    }
+
+    /// Lets time pass, stopping wherever something falls due.
+    fn pass(&mut self, span: Span) {
+        let till = self.now() + span;
+        loop {
+            let mut times = BTreeSet::from([till]);
+            for wait in &self.waits {
+                match &wait.granted {
+                    Some((at, _)) => times.insert(*at),
+                    None => wait.deadline.is_some_and(|at| times.insert(at)),
+                };
+            }
+            times.extend(self.permits.iter().map(|permit| permit.ends));
+            let next = *times.iter().find(|at| **at > self.now()).unwrap_or(&till);
+            assert_eq!(self.memory.clock_set(next), Status::Ok);
+            self.permits.retain(|permit| permit.ends > next);
+            self.ask(|batch| batch.peek(&Weights::One(0)));
+            self.listen();
+            for wait in self.waits.clone() {
+                if wait.deadline == Some(next) {
+                    self.give_up(wait.id, Status::Denied);
+                }
+            }
+            self.compare();
+            if next >= till {
+                return;
+            }
+        }
+    }
+
+    /// Its deadline has come: it leaves the queue, unless it was granted.
+    fn give_up(&mut self, id: Id, status: Status) {
+        let waits = |wait: &&Wait| wait.id == id && wait.granted.is_none();
+        if self.waits.iter().find(waits).is_none() {
+            return;
+        }
+        let answer = self.ask(|batch| batch.cancel(id, None));
+        assert_eq!(answer.outcome, Outcome::Done, "{}", self.story());
+        self.end(id, status);
+        self.listen();
+    }
+
+    fn acquire(&mut self, weights: Vec<u64>, wait: Option<Span>) {
+        let id = Id(self.next_id);
+        self.next_id += 1;
+        let sink = Sink::Queue(self.queue.clone());
+        let expected = self
+            .memory
+            .acquire(&self.named, &request(&weights, wait), sink);
+        let each = Weights::Each(weights.clone().into());
+        let found = self.ask(|batch| batch.acquire(id, wait, LEASE, &each));
+        let deadline = wait.map(|wait| self.now() + wait);
+        let op = expected.op;
+        let wait = |granted| Wait {
+            id,
+            op,
+            deadline,
+            weights: weights.clone(),
+            granted,
+        };
+        let outcome = match (expected.status, found.outcome) {
+            (Status::Pending, Outcome::Queued) => {
+                self.waits.push(wait(None));
+                self.listen();
+                return;
+            }
+            (Status::Pending, Outcome::Done) if found.at > self.now() => {
+                self.waits
+                    .push(wait(Some((found.at, found.booking.clone()))));
+                self.listen();
+                return;
+            }
+            (Status::Ok, Outcome::Done) => {
+                if expected.permit != 0 {
+                    // The embedded backend's is the permit's, which starts with a booking's time.
+                    assert!(found.fence > self.fence, "{}", self.story());
+                    self.fence = found.fence;
+                    let holds = weights_held(&self.limits, &weights);
+                    assert_eq!(expected.fence > 0, holds, "{}", self.story());
+                    self.permits.push(Permit {
+                        id,
+                        number: expected.permit,
+                        ends: self.now() + LEASE,
+                        booking: found.booking.clone(),
+                        weights,
+                        settled: false,
+                    });
+                }
+                Outcome::Done
+            }
+            (Status::Denied, Outcome::Denied) => Outcome::Denied,
+            (Status::Never, Outcome::Never) => Outcome::Never,
+            other => panic!("{other:?}: {expected:?}\n{}", self.story()),
+        };
+        self.check(&expected, &found, outcome);
+        self.listen();
+    }
+
+    fn peek(&mut self, weights: Vec<u64>) {
+        let expected = self.memory.peek(&self.named, &request(&weights, None));
+        let each = Weights::Each(weights.into());
+        let found = self.ask(|batch| batch.peek(&each));
+        let outcome = match expected.status {
+            Status::Ok => Outcome::Done,
+            Status::Denied => Outcome::Denied,
+            _ => Outcome::Never,
+        };
+        self.check(&expected, &found, outcome);
+    }
+
+    fn check(&self, expected: &Decision, found: &Answer, outcome: Outcome) {
+        let story = || format!("{expected:?}\n{found:?}\n{}", self.story());
+        assert_eq!(found.outcome, outcome, "{}", story());
+        assert_eq!(figures_of(expected), found.figures, "{}", story());
+        let index = (expected.index != NO_LIMIT).then_some(expected.index as usize);
+        assert_eq!(index, found.index, "{}", story());
+        // Of bookings that are not due yet the embedded backend does not know when they will end.
+        if self.waits.iter().all(|wait| wait.granted.is_none()) {
+            let retry = Span(expected.retry_after_us);
+            assert_eq!(retry, found.retry_after, "{}", story());
+        }
+    }
+
+    fn cancel(&mut self, which: usize) {
+        if self.waits.is_empty() {
+            return;
+        }
+        let wait = self.waits.remove(which % self.waits.len());
+        assert_eq!(self.memory.cancel(wait.op, false), Status::Ok);
+        let found = self.ask(|batch| batch.cancel(wait.id, None));
+        let expected = match wait.granted {
+            Some(_) => Outcome::Returned,
+            None => Outcome::Done,
+        };
+        assert_eq!(found.outcome, expected, "{}", self.story());
+        self.ended.push((wait.op, Status::Cancelled));
+        self.listen();
+    }
+
+    fn release(&mut self, which: usize) {
+        if self.permits.is_empty() {
+            return;
+        }
+        let permit = self.permits.swap_remove(which % self.permits.len());
+        for again in [false, true] {
+            let expected = self.memory.release(permit.number);
+            let found = self.ask(|batch| batch.release(permit.id, None));
+            let outcome = match expected {
+                Status::Ok => Outcome::Done,
+                _ => Outcome::Stale,
+            };
+            assert_eq!(found.outcome, outcome, "{}", self.story());
+            assert_eq!(expected == Status::Ok, !again);
+            self.listen();
+        }
+    }
+
+    fn renew(&mut self, which: usize, lease: Span) {
+        if self.permits.is_empty() {
+            return;
+        }
+        let i = which % self.permits.len();
+        let permit = self.permits[i].clone();
+        if !weights_held(&self.limits, &permit.weights) {
+            return;
+        }
+        assert_eq!(self.memory.renew(permit.number, Some(lease)), Status::Ok);
+        let weights = Weights::Each(permit.weights.into());
+        let found = self.ask(|batch| batch.renew(permit.id, lease, Era(0), &weights));
+        assert_eq!(found.outcome, Outcome::Done, "{}", self.story());
+        self.permits[i].ends = self.now() + lease;
+    }
+
+    fn settle(&mut self, which: usize, actual: u64) {
+        if self.permits.is_empty() {
+            return;
+        }
+        let i = which % self.permits.len();
+        let permit = self.permits[i].clone();
+        // A key that nothing is held of may be forgotten, and take what is settled later anew.
+        if permit.settled || !weights_held(&self.limits, &permit.weights) {
+            return;
+        }
+        self.permits[i].settled = true;
+        let status = self.memory.settle(permit.number, actual);
+        assert_eq!(status, Status::Ok, "{}", self.story());
+        let found = self.ask(|batch| batch.settle(&permit.booking, actual));
+        assert_eq!(found.outcome, Outcome::Done, "{}", self.story());
+    }
+
+    fn penalize(&mut self, span: Span) {
+        if self.waits.iter().any(|wait| wait.granted.is_some()) {
+            return;
+        }
+        self.memory.penalize(&self.named, KEY, span);
+        self.ask(|batch| batch.penalize(span));
+        self.listen();
+    }
+
+    fn reset(&mut self) {
+        if self.waits.iter().any(|wait| wait.granted.is_some()) {
+            return;
+        }
+        self.memory.reset(&self.named, KEY);
+        self.ask(|batch| batch.reset());
+        for permit in std::mem::take(&mut self.permits) {
+            assert_eq!(self.memory.release(permit.number), Status::Stale);
+            let found = self.ask(|batch| batch.release(permit.id, None));
+            assert_eq!(found.outcome, Outcome::Stale, "{}", self.story());
+        }
+        self.listen();
+    }
+}
+
+/// Whether a semaphore is among what it takes.
+fn weights_held(limits: &Limits, weights: &[u64]) -> bool {
+    let mut pairs = limits.limits().iter().zip(weights);
+    pairs.any(|(limit, weight)| matches!(limit.rule, Rule::Semaphore(_)) && *weight > 0)
+}
+
+fn figures_of(decision: &Decision) -> Figures {
+    Figures {
+        limit: decision.limit,
+        remaining: decision.remaining,
+        reset_after: Span(decision.reset_after_us),
+    }
+}
+
+fn request(weights: &[u64], wait: Option<Span>) -> Request<'_> {
+    Request {
+        key: KEY,
+        weights: match weights {
+            [weight] => op::Weights::Same(*weight),
+            each => op::Weights::Each(each),
+        },
+        wait,
+        ..Request::TRY
+    }
+}
+
+fn step(run: &mut Run, random: &mut Random, kinds: &[u64]) {
+    let which = random.below(16) as usize;
+    let weights: Vec<u64> = match random.below(3) {
+        0 => kinds.iter().map(|_| random.below(4)).collect(),
+        _ => vec![random.pick(&[0, 1, 1, 1, 2, 3, 5]); kinds.len()],
+    };
+    match random.below(24) {
+        0..=5 => {
+            // No two deadlines at one time: their order would be the timer's alone.
+            let wait = random.pick(&[0, 0, 1_500_000, 5_000_000, 60_000_000]);
+            let wait = if wait > 0 {
+                wait + run.next_id as u64
+            } else {
+                0
+            };
+            run.acquire(weights, (random.below(6) > 0).then_some(Span(wait)));
+        }
+        6 => run.peek(weights),
+        7..=9 => run.release(which),
+        10 => run.cancel(which),
+        11 => run.renew(
+            which,
+            Span(random.pick(&[1_000_000, 10_000_000, 40_000_000])),
+        ),
+        12 => run.settle(which, random.below(6)),
+        13 if random.below(4) == 0 => run.penalize(Span(random.pick(&[1, 700_000]))),
+        14 if random.below(6) == 0 => run.reset(),
+        15 if random.below(3) == 0 => {
+            let version = run.limits.version() + random.below(2) as u32;
+            run.change(limits(random, kinds, version));
+        }
+        _ => run.pass(Span(
+            random.pick(&[0, 1, 1_000, 250_000, 1_000_000, 3_000_000, 20_000_000]),
+        )),
+    }
+    run.compare();
+}
+
+fn sequences(name: u64, kinds_of: impl Fn(&mut Random) -> Vec<u64>) {
+    for seed in 0..seeds(20) {
+        let mut random = Random::new(seed * 64 + name);
+        let kinds = kinds_of(&mut random);
+        let mut run = Run::new(limits(&mut random, &kinds, 1));
+        run.seen.push(format!("seed {seed}"));
+        for _ in 0..120 {
+            step(&mut run, &mut random, &kinds);
+        }
+        // All ends by itself; then nothing is left.
+        while !run.waits.is_empty() {
+            run.cancel(0);
+            run.compare();
+        }
+        run.pass(Span::secs(1_000));
+        run.ask(|batch| batch.peek(&Weights::One(0)));
+        run.server.data.now.set(run.now().0 + 3_600_000_000);
+        assert!(run.server.data.is_empty(), "{}", run.story());
+    }
+}
+
+#[test]
+fn a_semaphore() {
+    sequences(20, |_| vec![0]);
+}
+
+#[test]
+fn a_semaphore_and_rates() {
+    sequences(21, |random| {
+        let mut kinds: Vec<u64> = (0..1 + random.below(3)).map(|_| random.below(5)).collect();
+        let at = random.below(kinds.len() as u64 + 1) as usize;
+        kinds.insert(at, 0);
+        kinds
+    });
+}
