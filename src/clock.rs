@@ -2,7 +2,9 @@
 use crate::sync::Mutex;
 use std::sync::MutexGuard;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use nix::time::{ClockId, clock_gettime};
 
 use crate::limit::time::{Monotone, Span, Time};
 
@@ -10,9 +12,9 @@ use crate::limit::time::{Monotone, Span, Time};
 pub struct Clock(Kind);
 
 enum Kind {
-    /// Wall time at the start, so that windows align to it, plus what the monotonic clock has
-    /// advanced since: later changes of the wall clock have no effect.
-    Monotonic { wall: Time, start: Instant },
+    /// The system's monotonic clock, moved so that it showed wall time at the start: windows align to
+    /// that, and later changes of the wall clock have no effect.
+    Monotonic { ahead: u64 },
     Virtual {
         shown: AtomicU64,
         source: Mutex<Source>,
@@ -35,9 +37,9 @@ impl Clock {
         let wall = SystemTime::now()
             .duration_since(UNIX_EPOCH)
             .unwrap_or_default();
+        let wall = wall.as_secs() * 1_000_000 + u64::from(wall.subsec_micros());
         Clock(Kind::Monotonic {
-            wall: Time(micros(wall)),
-            start: Instant::now(),
+            ahead: wall.wrapping_sub(monotonic()),
         })
     }
 
@@ -55,7 +57,7 @@ impl Clock {
 
     pub fn now(&self) -> Time {
         match &self.0 {
-            Kind::Monotonic { wall, start } => *wall + Span(micros(start.elapsed())),
+            Kind::Monotonic { ahead } => Time(monotonic().wrapping_add(*ahead)),
             Kind::Virtual { shown, .. } => Time(shown.load(Ordering::Acquire)),
         }
     }
@@ -67,12 +69,7 @@ impl Clock {
     /// How long to sleep until `at`; `None` where no sleep helps because the clock is virtual.
     pub fn sleep_until(&self, at: Time) -> Option<Duration> {
         match &self.0 {
-            Kind::Monotonic { wall, start } => {
-                let due = start.checked_add(Duration::from_micros(at.since(*wall).0));
-                Some(due.map_or(Duration::MAX, |due| {
-                    due.saturating_duration_since(Instant::now())
-                }))
-            }
+            Kind::Monotonic { .. } => Some(Duration::from_micros(at.since(self.now()).0)),
             Kind::Virtual { .. } => None,
         }
     }
@@ -105,9 +102,11 @@ impl Source {
     }
 }
 
-/// Whole microseconds; cheaper than `Duration::as_micros`, which divides 128 bits.
-fn micros(d: Duration) -> u64 {
-    d.as_secs() * 1_000_000 + u64::from(d.subsec_micros())
+/// Microseconds since the machine started. Asked of the system directly, because `Instant` tells only
+/// differences, and makes them dear.
+fn monotonic() -> u64 {
+    let now = clock_gettime(ClockId::CLOCK_MONOTONIC).expect("every Linux has this clock");
+    now.tv_sec() as u64 * 1_000_000 + now.tv_nsec() as u64 / 1_000
 }
 
 #[cfg(test)]
@@ -132,8 +131,8 @@ mod tests {
     #[test]
     fn the_monotonic_clock_starts_at_wall_time_and_sleeps_to_its_own_microsecond() {
         let clock = Clock::monotonic();
-        let wall = micros(SystemTime::now().duration_since(UNIX_EPOCH).unwrap());
-        assert!(clock.now().0.abs_diff(wall) < 5_000_000);
+        let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+        assert!(clock.now().0.abs_diff(wall.as_micros() as u64) < 5_000_000);
         let due = clock.now() + Span(300);
         std::thread::sleep(clock.sleep_until(due).unwrap());
         assert!(clock.now() >= due);

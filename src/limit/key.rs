@@ -1,5 +1,6 @@
 //! What a key remembers: the state of each limit, and what is ahead of it.
 use crate::limit::ahead::Ahead;
+use crate::limit::rate::Tick;
 use crate::limit::rule::State;
 use crate::limit::time::Time;
 
@@ -35,6 +36,23 @@ impl States {
 }
 
 impl KeyState {
+    /// All there is to it, if it is that of one plain token bucket: a backend with many keys need not
+    /// store more.
+    pub fn as_tick(&self) -> Option<Tick> {
+        match (&self.states, &self.ahead) {
+            (States::One(State::TokenBucket(tick)), None) => Some(*tick),
+            _ => None,
+        }
+    }
+
+    /// The state of which that is all.
+    pub fn of_tick(tick: Tick) -> KeyState {
+        KeyState {
+            states: States::One(State::TokenBucket(tick)),
+            ahead: None,
+        }
+    }
+
     /// When the next call can be admitted at the earliest.
     pub(super) fn base(&self, now: Time) -> Time {
         match &self.ahead {

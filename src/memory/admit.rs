@@ -2,13 +2,14 @@
 use std::sync::Arc;
 
 use super::held::{Tell, Terms};
-use super::keys::{Key, Keys};
+use super::keys::{Key, Keys, Slot};
 use super::names::{KeyId, Named};
 use super::scene::Scene;
 use super::wait::{Stage, Wait};
 use super::{Memory, refused};
 use crate::decision::{Decision, Status};
 use crate::limit::decide::{Outcome, Verdict};
+use crate::limit::key::KeyState;
 use crate::limit::rule::{Figures, Kind, Limit};
 use crate::limit::time::{Span, Time};
 use crate::limit::weights::Weights;
@@ -36,7 +37,7 @@ impl Memory {
             }
             op::Weights::Each(_) => return refused(request, Status::Invalid),
         };
-        let id = self.names.key(named, request.key);
+        let id = named.key(request.key);
         self.at(id.shard(), |keys, scene| {
             scene.ask(keys, named, id, request, weights, asker)
         })
@@ -76,11 +77,15 @@ impl Scene<'_> {
         }
         #[cfg(test)]
         assert!(request.key != b"a bug", "asked for by a test");
-        let decision = match keys.find(id) {
-            Some(key) => {
-                self.refresh(key, named);
-                self.decide(key, request, weights, &mut asker)
-            }
+        let decision = match keys.slot(id) {
+            Some(slot) => match self.decide_plain(named, id, slot, request, &weights, &asker) {
+                Some(decision) => decision,
+                None => {
+                    let key = slot.full(id, &self.memory.names);
+                    self.refresh(key, named);
+                    self.decide(key, request, weights, &mut asker)
+                }
+            },
             None => {
                 let mut key = Key::fresh(id, named.current(), self.now);
                 let keep = key.named.limits.starts_empty() && !matches!(asker, Asker::Peek);
@@ -132,6 +137,54 @@ impl Scene<'_> {
                 }
             }
             _ => decision,
+        }
+    }
+
+    /// The same as for any key, where it is a plain one under these very limits and nothing is to be
+    /// booked: this is the busiest path of all. `None`: it is not.
+    fn decide_plain(
+        &mut self,
+        named: &Named,
+        id: KeyId,
+        slot: &mut Slot,
+        request: &Request,
+        weights: &Weights,
+        asker: &Asker,
+    ) -> Option<Decision> {
+        let Slot::Plain(plain) = slot else {
+            return None;
+        };
+        if plain.named() != named.number() {
+            return None;
+        }
+        let mut state = plain.state();
+        if weights.is_zero() {
+            return Some(numbers(named, &state, self.now, Status::Ok, None));
+        }
+        let verdict = named.limits.decide(&state, self.now, weights);
+        let patience = asker.patience(request);
+        match verdict.outcome {
+            Outcome::Later(at) if patience.is_none_or(|p| at <= self.now + p) => None,
+            Outcome::Admit if matches!(asker, Asker::Peek) => {
+                Some(numbers(named, &state, self.now, Status::Ok, None))
+            }
+            Outcome::Admit => {
+                let booking = named.limits.commit(&mut state, self.now, self.now, weights);
+                if !plain.store(&state) {
+                    return None;
+                }
+                let permit = self.spent(id, named, booking, matches!(asker, Asker::Pace));
+                self.stats.granted.add(1);
+                let numbers = numbers(named, &state, self.now, Status::Ok, None);
+                Some(Decision { permit, ..numbers })
+            }
+            _ => {
+                let refusal = refusal(named, &state, self.now, verdict, Span::ZERO);
+                if !matches!(asker, Asker::Peek) {
+                    self.count_refusal(refusal.status);
+                }
+                Some(refusal)
+            }
         }
     }
 
@@ -227,7 +280,7 @@ impl Scene<'_> {
             .limits
             .commit(&mut key.state, self.now, at, &weights);
         let (permit, fence) = match asker {
-            Asker::Pace => (self.spent(key, booking, true), 0),
+            Asker::Pace => (self.spent(key.id, &key.named, booking, true), 0),
             Asker::Sink(Sink::Queue(queue)) => {
                 let tell = Tell::on(queue, 0, request.user_data);
                 self.permit(key, booking, &terms, Some(tell))
@@ -297,17 +350,11 @@ impl Scene<'_> {
 
     /// Why not, and when to come back.
     pub fn refusal(&self, key: &Key, weights: &Weights, verdict: Verdict) -> Decision {
-        let (status, retry_after) = match verdict.outcome {
-            Outcome::Never => (Status::Never, u64::MAX),
-            Outcome::Later(at) | Outcome::TooFar(at) => (Status::Denied, at.since(self.now).0),
-            Outcome::Release => (Status::Denied, self.release_hint(key, weights).0),
-            Outcome::Admit => (Status::Denied, 1),
+        let hint = match verdict.outcome {
+            Outcome::Release => self.release_hint(key, weights),
+            _ => Span::ZERO,
         };
-        Decision {
-            retry_after_us: retry_after.max(1),
-            index: verdict.index as u32,
-            ..self.numbers(key, status, Some(verdict.index))
-        }
+        refusal(&key.named, &key.state, self.now, verdict, hint)
     }
 
     /// When what is held may have come back. Exact where leases that are not renewed tell and nobody is
@@ -339,16 +386,41 @@ impl Scene<'_> {
 
     /// An answer with the numbers of the limit at `index`, or of the tightest.
     pub fn numbers(&self, key: &Key, status: Status, index: Option<usize>) -> Decision {
-        let Figures {
-            limit,
-            remaining,
-            reset_after,
-        } = key.named.limits.figures(&key.state, self.now, index);
-        Decision {
-            limit,
-            remaining,
-            reset_after_us: reset_after.0,
-            ..Decision::of(status)
-        }
+        numbers(&key.named, &key.state, self.now, status, index)
+    }
+}
+
+fn numbers(
+    named: &Named,
+    state: &KeyState,
+    now: Time,
+    status: Status,
+    index: Option<usize>,
+) -> Decision {
+    let Figures {
+        limit,
+        remaining,
+        reset_after,
+    } = named.limits.figures(state, now, index);
+    Decision {
+        limit,
+        remaining,
+        reset_after_us: reset_after.0,
+        ..Decision::of(status)
+    }
+}
+
+/// `hint`: when what is held may have come back.
+fn refusal(named: &Named, state: &KeyState, now: Time, verdict: Verdict, hint: Span) -> Decision {
+    let (status, retry_after) = match verdict.outcome {
+        Outcome::Never => (Status::Never, u64::MAX),
+        Outcome::Later(at) | Outcome::TooFar(at) => (Status::Denied, at.since(now).0),
+        Outcome::Release => (Status::Denied, hint.0),
+        Outcome::Admit => (Status::Denied, 0),
+    };
+    Decision {
+        retry_after_us: retry_after.max(1),
+        index: verdict.index as u32,
+        ..numbers(named, state, now, status, Some(verdict.index))
     }
 }

@@ -114,7 +114,7 @@ impl Scene<'_> {
         tell: Option<Tell>,
     ) -> (u64, u64) {
         if !booking.holds() {
-            return (self.spent(key, booking, false), 0);
+            return (self.spent(key.id, &key.named, booking, false), 0);
         }
         let serial = self.book.next_held;
         self.book.next_held = (serial + 1) % Numbers::PERMITS;
@@ -147,11 +147,11 @@ impl Scene<'_> {
     }
 
     /// A permit that nobody has to give back; remembered for a while, because it may be settled.
-    pub fn spent(&mut self, key: &Key, booking: Booking, paced: bool) -> u64 {
+    pub fn spent(&mut self, id: KeyId, named: &Named, booking: Booking, paced: bool) -> u64 {
         let now = self.now;
         let spent = Spent {
-            key: key.id,
-            named: key.named.number,
+            key: id,
+            named: named.number(),
             booking,
             settled: false,
             paced,
@@ -183,7 +183,7 @@ impl Scene<'_> {
         };
         self.stats.released.add(1);
         if spent.paced
-            && let Some(key) = keys.find(spent.key)
+            && let Some(key) = keys.find(spent.key, &self.memory.names)
         {
             key.named
                 .limits
@@ -198,7 +198,7 @@ impl Scene<'_> {
         let held = self.book.held.get(&serial)?;
         let (epoch, ends) = (held.epoch, held.ends);
         let key = keys
-            .find(held.key)
+            .find(held.key, &self.memory.names)
             .filter(|key| key.live.as_ref().is_some_and(|live| live.epoch == epoch));
         let Some(key) = key else {
             self.book.held.remove(&serial);
@@ -277,8 +277,8 @@ impl Scene<'_> {
         let mut booking = match Serial::of(serial) {
             Serial::Held(serial) => self.unhold(key, serial).booking,
             Serial::Recent(serial) => match self.book.recent.take(serial) {
-                Some(spent) => spent.booking,
-                None => return,
+                Some(spent) if spent.named == key.named.number() => spent.booking,
+                Some(_) | None => return,
             },
         };
         key.named
@@ -292,7 +292,7 @@ impl Scene<'_> {
             Serial::Held(serial) => self.holder(keys, serial),
             Serial::Recent(serial) => {
                 let id = self.book.recent.get_mut(serial).map(|spent| spent.key);
-                id.and_then(|id| keys.find(id))
+                id.and_then(|id| keys.find(id, &self.memory.names))
             }
         };
         if let Some(key) = key {
@@ -360,10 +360,10 @@ impl Scene<'_> {
             .get_mut(serial)
             .filter(|spent| !spent.settled)?;
         spent.settled = true;
-        if let Some(key) = keys.find(spent.key) {
+        if let Some(key) = keys.find(spent.key, &self.memory.names) {
             // A key that was forgotten and came back under other limits has nothing of this booking; one
             // that was changed to other limits says so by its epoch.
-            if key.named.number == spent.named {
+            if key.named.number() == spent.named {
                 key.named
                     .limits
                     .settle(&mut key.state, self.now, &mut spent.booking, actual);

@@ -2,10 +2,10 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use hashbrown::HashTable;
-
-use super::names::{KeyId, Named};
+use super::names::{KeyId, Named, Names};
+use super::table::{Entry, Table};
 use crate::limit::decide::KeyState;
+use crate::limit::rate::Tick;
 use crate::limit::time::Time;
 
 /// What is known of one key.
@@ -84,9 +84,90 @@ impl Live {
     }
 }
 
+/// What is stored of a key.
+pub(super) enum Slot {
+    Plain(Plain),
+    Full(Box<Key>),
+}
+
+/// A key of one token bucket that nobody waits for: most keys of a program that has many. So it is
+/// written as small as it can be, in bytes that need no alignment.
+pub(super) struct Plain {
+    /// More than any time needs.
+    us: [u8; 7],
+    rem: [u8; 4],
+    /// Number of its limits.
+    named: [u8; 4],
+}
+
+const _: () = assert!(size_of::<Option<Entry<Slot>>>() == 32);
+
+impl Plain {
+    fn new(tick: Tick, named: u64) -> Option<Plain> {
+        let [us @ .., top] = tick.us.to_le_bytes();
+        let rem = u32::try_from(tick.rem).ok()?.to_le_bytes();
+        let named = u32::try_from(named).ok()?.to_le_bytes();
+        (top == 0).then_some(Plain { us, rem, named })
+    }
+
+    pub fn named(&self) -> u64 {
+        u32::from_le_bytes(self.named).into()
+    }
+
+    pub fn state(&self) -> KeyState {
+        let [a, b, c, d, e, f, g] = self.us;
+        let us = u64::from_le_bytes([a, b, c, d, e, f, g, 0]);
+        KeyState::of_tick(Tick {
+            us,
+            rem: u32::from_le_bytes(self.rem).into(),
+        })
+    }
+
+    /// Takes on a new state. False, and unchanged, if that needs more room.
+    pub fn store(&mut self, state: &KeyState) -> bool {
+        let plain = state
+            .as_tick()
+            .and_then(|tick| Plain::new(tick, self.named()));
+        plain.map(|plain| *self = plain).is_some()
+    }
+}
+
+impl Key {
+    fn into_slot(self) -> Slot {
+        let tick = self.state.as_tick().filter(|_| self.live.is_none());
+        match tick.and_then(|tick| Plain::new(tick, self.named.number())) {
+            Some(plain) => {
+                self.named.count_key();
+                Slot::Plain(plain)
+            }
+            None => Slot::Full(Box::new(self)),
+        }
+    }
+}
+
+impl Slot {
+    /// The whole key, which takes more room from now on.
+    pub fn full(&mut self, id: KeyId, names: &Names) -> &mut Key {
+        if let Slot::Plain(plain) = self {
+            let named = names.of_plain(plain.named());
+            named.uncount_key();
+            *self = Slot::Full(Box::new(Key {
+                id,
+                named,
+                state: plain.state(),
+                live: None,
+            }));
+        }
+        match self {
+            Slot::Full(key) => key,
+            Slot::Plain(_) => unreachable!("made full above"),
+        }
+    }
+}
+
 /// Sixteen small tables rather than one: growing one is short.
 pub(super) struct Keys {
-    tables: [HashTable<Key>; Keys::TABLES],
+    tables: [Table<Slot>; Keys::TABLES],
 }
 
 impl Keys {
@@ -94,49 +175,70 @@ impl Keys {
 
     pub fn new() -> Keys {
         Keys {
-            tables: std::array::from_fn(|_| HashTable::new()),
+            tables: [const { Table::new() }; Keys::TABLES],
         }
     }
 
-    pub fn find(&mut self, id: KeyId) -> Option<&mut Key> {
-        self.table(id).find_mut(id.hash(), |key| key.id == id)
+    pub fn slot(&mut self, id: KeyId) -> Option<&mut Slot> {
+        self.table(id).find(id)
+    }
+
+    /// The whole key. Not for the busiest paths: see [`Slot::full`].
+    pub fn find(&mut self, id: KeyId, names: &Names) -> Option<&mut Key> {
+        Some(self.slot(id)?.full(id, names))
     }
 
     /// Adds a key that is not there. Before its table would grow, keys that are as new are forgotten: the
     /// work is bounded by the table and paid for by the keys added since. Answers how many were forgotten.
-    pub fn insert(&mut self, key: Key, now: Time) -> (&mut Key, usize) {
-        let table = self.table(key.id);
-        let mut forgotten = 0;
-        if table.len() == table.capacity() {
-            let before = table.len();
-            table.retain(|key| !key.is_forgettable(now));
-            forgotten = before - table.len();
-            let rehash = |key: &Key| key.id.hash();
-            if table.len() > table.capacity() / 2 {
-                table.reserve(table.capacity() + 1 - table.len(), rehash);
-            } else if table.len() < table.capacity() / 8 {
-                table.shrink_to(2 * table.len(), rehash);
-            }
-        }
+    pub fn insert(&mut self, key: Key, now: Time, names: &Names) -> usize {
         let id = key.id;
-        let slot = table
-            .insert_unique(id.hash(), key, |key| key.id.hash())
-            .into_mut();
-        (slot, forgotten)
+        let table = self.table(id);
+        let Err(slot) = table.insert(id, key.into_slot()) else {
+            return 0;
+        };
+        let before = table.len();
+        let mut known: Option<Arc<Named>> = None;
+        table.sift(|Entry { id, value }| match value {
+            Slot::Full(key) if key.is_forgettable(now) => None,
+            Slot::Full(key) => Some(Entry {
+                id,
+                value: key.into_slot(),
+            }),
+            Slot::Plain(plain) => {
+                // Most are of the same limits as the one before.
+                let same = known.take().filter(|named| named.number() == plain.named());
+                let named = known.insert(same.unwrap_or_else(|| names.of_plain(plain.named())));
+                if named.limits.fresh_at(&plain.state()) > now {
+                    return Some(Entry {
+                        id,
+                        value: Slot::Plain(plain),
+                    });
+                }
+                named.uncount_key();
+                None
+            }
+        });
+        let forgotten = before - table.len();
+        let added = table.insert(id, slot);
+        assert!(added.is_ok(), "room was made");
+        forgotten
     }
 
     /// Forgets all. Answers how many there were, and how many permits were held on them.
-    pub fn clear(&mut self) -> (u64, u64) {
+    pub fn clear(&mut self, names: &Names) -> (u64, u64) {
         let old = std::mem::replace(self, Keys::new());
         let (mut keys, mut permits) = (0, 0);
-        for key in old.tables.iter().flatten() {
+        for entry in old.tables.iter().flat_map(Table::iter) {
             keys += 1;
-            permits += key.live.as_ref().map_or(0, |live| live.permits);
+            match &entry.value {
+                Slot::Plain(plain) => names.of_plain(plain.named()).uncount_key(),
+                Slot::Full(key) => permits += key.live.as_ref().map_or(0, |live| live.permits),
+            }
         }
         (keys, permits)
     }
 
-    fn table(&mut self, id: KeyId) -> &mut HashTable<Key> {
+    fn table(&mut self, id: KeyId) -> &mut Table<Slot> {
         &mut self.tables[id.table() % Keys::TABLES]
     }
 }

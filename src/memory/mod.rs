@@ -12,6 +12,7 @@ mod held;
 mod keys;
 mod names;
 mod scene;
+mod table;
 mod wait;
 mod whole;
 
@@ -194,7 +195,7 @@ impl Memory {
 
     /// Makes a key as new; permits on it end, and those who wait are decided anew.
     pub fn reset(&self, named: &Arc<Named>, key: &[u8]) -> Status {
-        let id = self.names.key(named, key);
+        let id = named.key(key);
         self.at(id.shard(), |keys, scene| {
             scene.open().map_or_else(
                 |closed| closed,
@@ -209,7 +210,7 @@ impl Memory {
     /// Lets nothing start on a key for `length`, at most [`Options::max_penalty`]. A running penalty is
     /// not shortened.
     pub fn penalize(&self, named: &Arc<Named>, key: &[u8], length: Span) -> Status {
-        let id = self.names.key(named, key);
+        let id = named.key(key);
         self.at(id.shard(), |keys, scene| {
             scene.open().map_or_else(
                 |closed| closed,

@@ -1,14 +1,14 @@
 //! Who is who: limits under names, and the identity of a key.
 //!
-//! A key is known by a keyed 128-bit hash of its name, its kinds of limit and its bytes. No bytes are
+//! A key is known by a 128-bit hash of its bytes, keyed by its name and its kinds of limit. No bytes are
 //! kept, and nobody who does not know the seed can make two keys meet.
 use crate::sync::Mutex;
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hasher, RandomState};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
-use siphasher::sip128::{Hasher128, SipHasher13};
+use siphasher::sip128::{Hash128, Hasher128, SipHasher13};
 
 use crate::limit::decide::Limits;
 use crate::permit::Numbers;
@@ -17,9 +17,14 @@ use crate::permit::Numbers;
 pub struct Named {
     pub limits: Limits,
     /// Of this object among all of its client, while it lives.
-    pub(super) number: u64,
-    identity: u128,
+    number: u64,
+    /// What its keys are hashed with; the same for all of a family.
+    secret: (u64, u64),
+    /// The empty key's, which is the only one of many limiters.
+    empty: KeyId,
     family: Arc<Family>,
+    /// Keys that are stored under the number alone: they keep it from being dropped, too.
+    plain_keys: AtomicU64,
 }
 
 /// All limits of one name and the same kinds: they share their keys' state.
@@ -29,6 +34,28 @@ struct Family {
 }
 
 impl Named {
+    pub(super) fn number(&self) -> u64 {
+        self.number
+    }
+
+    pub(super) fn key(&self, key: &[u8]) -> KeyId {
+        if key.is_empty() {
+            self.empty
+        } else {
+            hash(self.secret, key)
+        }
+    }
+
+    /// A key is stored under the number.
+    pub(super) fn count_key(&self) {
+        self.plain_keys.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// It is no more.
+    pub(super) fn uncount_key(&self) {
+        self.plain_keys.fetch_sub(1, Ordering::Release);
+    }
+
     /// What a key without any state is decided under: these limits, unless a newer version is open.
     pub(super) fn current(self: &Arc<Named>) -> Arc<Named> {
         let newest = self.family.newest.load(Ordering::Relaxed);
@@ -43,6 +70,13 @@ impl Named {
     }
 }
 
+fn hash(secret: (u64, u64), bytes: &[u8]) -> KeyId {
+    let mut hasher = SipHasher13::new_with_keys(secret.0, secret.1);
+    hasher.write(bytes);
+    let Hash128 { h1, h2 } = hasher.finish128();
+    KeyId { low: h1, high: h2 }
+}
+
 /// The identity of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct KeyId {
@@ -51,6 +85,11 @@ pub(super) struct KeyId {
 }
 
 impl KeyId {
+    #[cfg(test)]
+    pub fn of(low: u64, high: u64) -> KeyId {
+        KeyId { low, high }
+    }
+
     pub fn shard(&self) -> usize {
         self.low as usize % Numbers::SHARDS
     }
@@ -75,7 +114,7 @@ pub(super) struct Names {
 #[derive(Default)]
 struct Families {
     by_identity: HashMap<u128, Weak<Family>>,
-    by_number: HashMap<u64, Weak<Named>>,
+    by_number: HashMap<u64, Arc<Named>>,
     next_number: u64,
 }
 
@@ -95,23 +134,11 @@ impl Names {
         hasher.finish()
     }
 
-    pub fn key(&self, named: &Named, key: &[u8]) -> KeyId {
-        let mut hasher = SipHasher13::new_with_keys(self.seed.0, self.seed.1);
-        hasher.write_u128(named.identity);
-        hasher.write(key);
-        let hash = hasher.finish128();
-        KeyId {
-            low: hash.h1,
-            high: hash.h2,
-        }
-    }
-
     pub fn intern(&self, name: &[u8], limits: Limits) -> Arc<Named> {
         let identity = self.identity(name, &limits);
         let mut families = self.families.lock();
         let family = families.family(identity);
         let mut members = family.members.lock();
-        members.retain(|named| named.strong_count() > 0);
         let known = members
             .iter()
             .filter_map(Weak::upgrade)
@@ -122,23 +149,34 @@ impl Names {
         family.newest.fetch_max(limits.version(), Ordering::Relaxed);
         let number = families.next_number;
         families.next_number += 1;
+        let secret = (identity as u64, (identity >> 64) as u64);
         let named = Arc::new(Named {
             limits,
             number,
-            identity,
+            secret,
+            empty: hash(secret, &[]),
             family: family.clone(),
+            plain_keys: AtomicU64::new(0),
         });
         members.push(Arc::downgrade(&named));
-        families.by_number.insert(number, Arc::downgrade(&named));
         drop(members);
+        families.drop_unused();
+        families.by_number.insert(number, named.clone());
         named
     }
 
     /// The limits of this number, if they are still in use anywhere.
     pub fn find(&self, number: u64) -> Option<Arc<Named>> {
-        self.families.lock().by_number.get(&number)?.upgrade()
+        self.families.lock().by_number.get(&number).cloned()
     }
 
+    /// The limits of a key that is stored under their number.
+    pub fn of_plain(&self, number: u64) -> Arc<Named> {
+        self.find(number)
+            .expect("they are kept while a key has their number")
+    }
+
+    /// The secret of a family: nobody who does not know the seed can tell it.
     fn identity(&self, name: &[u8], limits: &Limits) -> u128 {
         let mut hasher = SipHasher13::new_with_keys(!self.seed.0, self.seed.1);
         hasher.write_usize(name.len());
@@ -155,19 +193,33 @@ impl Families {
         if let Some(family) = self.by_identity.get(&identity).and_then(Weak::upgrade) {
             return family;
         }
-        // Clears away what nobody uses, before the maps grow: bounded, and rare enough.
-        if self.by_identity.len() == self.by_identity.capacity() {
-            self.by_identity
-                .retain(|_, family| family.strong_count() > 0);
-        }
-        if self.by_number.len() == self.by_number.capacity() {
-            self.by_number.retain(|_, named| named.strong_count() > 0);
-        }
         let family = Arc::new(Family {
             newest: AtomicU32::new(0),
             members: Mutex::default(),
         });
         self.by_identity.insert(identity, Arc::downgrade(&family));
         family
+    }
+    /// Before the maps grow, clears away what nobody uses: bounded, and rare enough. Under the lock no
+    /// number can be looked up, and under that of its family no member be found by name.
+    fn drop_unused(&mut self) {
+        if self.by_number.len() == self.by_number.capacity() {
+            self.by_number.retain(|_, named| {
+                let family = named.family.clone();
+                let mut members = family.members.lock();
+                let used =
+                    Arc::strong_count(named) > 1 || named.plain_keys.load(Ordering::Acquire) > 0;
+                if !used {
+                    members.retain(|member| member.as_ptr() != Arc::as_ptr(named));
+                }
+                used
+            });
+            self.by_number.reserve(self.by_number.len());
+        }
+        if self.by_identity.len() == self.by_identity.capacity() {
+            self.by_identity
+                .retain(|_, family| family.strong_count() > 0);
+            self.by_identity.reserve(self.by_identity.len());
+        }
     }
 }

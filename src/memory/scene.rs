@@ -94,10 +94,9 @@ impl Scene<'_> {
         }
     }
 
-    pub fn insert<'k>(&self, keys: &'k mut Keys, key: Key) -> &'k mut Key {
-        let (key, forgotten) = keys.insert(key, self.now);
+    pub fn insert(&self, keys: &mut Keys, key: Key) {
+        let forgotten = keys.insert(key, self.now, &self.memory.names);
         self.stats.keys.add(1);
         self.stats.keys.sub(forgotten as u64);
-        key
     }
 }

@@ -172,7 +172,9 @@ impl Scene<'_> {
         if wait.due.is_none_or(|due| due > self.now) {
             return;
         }
-        let key = keys.find(wait.key).expect("a key with a wait stays");
+        let key = keys
+            .find(wait.key, &self.memory.names)
+            .expect("a key with a wait stays");
         match wait.stage {
             Stage::Booked(_) => self.start(key, serial),
             Stage::Queued => {

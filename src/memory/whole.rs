@@ -14,11 +14,13 @@ impl Scene<'_> {
     /// Nothing starts on a key for so long; what is booked is booked anew.
     pub fn penalize(&mut self, keys: &mut Keys, named: &Arc<Named>, id: KeyId, length: Span) {
         let until = self.now + length.min(self.memory.options.max_penalty);
-        if keys.find(id).is_none() {
+        if keys.find(id, &self.memory.names).is_none() {
             let key = Key::fresh(id, named.current(), self.now);
             self.insert(keys, key);
         }
-        let key = keys.find(id).expect("it was made if it was not there");
+        let key = keys
+            .find(id, &self.memory.names)
+            .expect("it was made if it was not there");
         self.refresh(key, named);
         self.start_due(key);
         key.named.limits.penalize(&mut key.state, self.now, until);
@@ -53,7 +55,9 @@ impl Scene<'_> {
 
     /// Makes a key as new: permits on it end, and those who wait are decided anew, in their order.
     pub fn reset(&mut self, keys: &mut Keys, id: KeyId) {
-        let Some(key) = keys.find(id) else { return };
+        let Some(key) = keys.find(id, &self.memory.names) else {
+            return;
+        };
         self.start_due(key);
         key.named.limits.reset(&mut key.state, self.now);
         self.book.recent.forget(|spent| spent.is_on(id));
@@ -82,7 +86,9 @@ impl Scene<'_> {
             return false;
         };
         let silent = detach && !matches!(wait.sink, Sink::Thread(_));
-        let key = keys.find(wait.key).expect("a key with a wait stays");
+        let key = keys
+            .find(wait.key, &self.memory.names)
+            .expect("a key with a wait stays");
         if silent {
             self.abandon(key, serial);
         } else {
@@ -126,10 +132,12 @@ impl Scene<'_> {
             let Some(wait) = self.book.waits.get(&serial) else {
                 continue;
             };
-            let key = keys.find(wait.key).expect("a key with a wait stays");
+            let key = keys
+                .find(wait.key, &self.memory.names)
+                .expect("a key with a wait stays");
             self.end(key, serial, Status::Closed);
         }
-        let (keys, permits) = keys.clear();
+        let (keys, permits) = keys.clear(&self.memory.names);
         self.stats.keys.sub(keys);
         self.stats.in_flight.sub(permits);
         self.stats.released.add(permits);

@@ -1,0 +1,174 @@
+//! A table that is filled to the brim: entries in the order of their hashes, with gaps, and no more
+//! memory than a third above what they need. Searching is a short walk from where the hash points.
+//!
+//! Nothing is removed singly: before the table grows, what can be spared is sifted out.
+use super::names::KeyId;
+
+/// Entries by the hash of their key. Empty places hold `None`, which must cost no room of its own.
+pub(super) struct Table<T> {
+    /// Each entry lies at its home or behind it; between the two there is no gap and no larger hash.
+    places: Vec<Option<Entry<T>>>,
+    /// Homes; a few places behind the last serve those that are pushed over the end.
+    homes: usize,
+    entries: usize,
+}
+
+pub(super) struct Entry<T> {
+    pub id: KeyId,
+    pub value: T,
+}
+
+/// Places that are free behind the last.
+const OVERHANG: usize = 16;
+
+impl<T> Table<T> {
+    pub const fn new() -> Table<T> {
+        Table {
+            places: Vec::new(),
+            homes: 0,
+            entries: 0,
+        }
+    }
+
+    pub fn len(&self) -> usize {
+        self.entries
+    }
+
+    pub fn find(&mut self, id: KeyId) -> Option<&mut T> {
+        let place = self.place(id).ok()?;
+        self.places[place].as_mut().map(|entry| &mut entry.value)
+    }
+
+    /// Adds an entry that is not there, where there is room for it; otherwise gives it back.
+    pub fn insert(&mut self, id: KeyId, value: T) -> Result<(), T> {
+        if self.entries * 8 >= self.homes * 7 {
+            return Err(value);
+        }
+        let place = self.place(id).expect_err("it is not there");
+        let behind = &mut self.places[place..];
+        let Some(gap) = behind.iter().position(Option::is_none) else {
+            return Err(value);
+        };
+        behind[..=gap].rotate_right(1);
+        behind[0] = Some(Entry { id, value });
+        self.entries += 1;
+        Ok(())
+    }
+
+    /// Makes room, after leaving out what `keep` gives up. The work is paid for by the entries added
+    /// since, because the room is a share of what stays.
+    pub fn sift(&mut self, mut keep: impl FnMut(Entry<T>) -> Option<Entry<T>>) {
+        let old = std::mem::replace(self, Table::new());
+        let kept: Vec<Entry<T>> = old
+            .places
+            .into_iter()
+            .flatten()
+            .filter_map(&mut keep)
+            .collect();
+        self.homes = 8 + kept.len() + kept.len() / 3;
+        let last = kept
+            .iter()
+            .fold(0, |next, entry| self.home(entry.id).max(next) + 1);
+        self.places
+            .resize_with(last.max(self.homes) + OVERHANG, || None);
+        let mut next = 0;
+        for entry in kept {
+            let place = self.home(entry.id).max(next);
+            self.places[place] = Some(entry);
+            self.entries += 1;
+            next = place + 1;
+        }
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = &Entry<T>> {
+        self.places.iter().flatten()
+    }
+
+    /// Where the hash points: the hash as a fraction of the homes.
+    fn home(&self, id: KeyId) -> usize {
+        ((u128::from(id.hash()) * self.homes as u128) >> 64) as usize
+    }
+
+    /// Where the key is, or else where it would have to go.
+    fn place(&self, id: KeyId) -> Result<usize, usize> {
+        let home = self.home(id);
+        for (i, place) in self.places.iter().enumerate().skip(home) {
+            match place {
+                Some(entry) if entry.id == id => return Ok(i),
+                Some(entry) if entry.id.hash() <= id.hash() => {}
+                _ => return Err(i),
+            }
+        }
+        Err(self.places.len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashMap;
+
+    fn id(n: u64) -> KeyId {
+        let mixed = u128::from(n).wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835);
+        KeyId::of((mixed >> 64) as u64, mixed as u64)
+    }
+
+    /// Every entry can be found from its home, and they are in order.
+    fn check<T>(table: &Table<T>) {
+        let mut last = 0;
+        for (i, place) in table.places.iter().enumerate() {
+            if let Some(entry) = place {
+                assert!(entry.id.hash() >= last);
+                last = entry.id.hash();
+                let home = table.home(entry.id);
+                assert!(home <= i && table.places[home..i].iter().all(Option::is_some));
+            }
+        }
+        assert_eq!(table.iter().count(), table.len());
+    }
+
+    fn add(table: &mut Table<u64>, id: KeyId, value: u64) {
+        if table.insert(id, value).is_err() {
+            table.sift(Some);
+            table.insert(id, value).unwrap();
+        }
+    }
+
+    #[test]
+    fn it_holds_what_a_map_holds_and_little_air() {
+        let (mut table, mut map) = (Table::new(), HashMap::new());
+        for n in 0..5_000 {
+            assert!(table.find(id(n)).is_none());
+            add(&mut table, id(n), n);
+            map.insert(n, n);
+            if n % 97 == 0 {
+                check(&table);
+                // Leaves out some, as they are forgotten.
+                if n % 5 == 0 {
+                    table.sift(|entry| (entry.value % 7 != 0).then_some(entry));
+                    map.retain(|_, value| *value % 7 != 0);
+                }
+            }
+            assert!(table.places.len() <= 8 + OVERHANG + table.len() + table.len() / 2);
+        }
+        assert_eq!(table.len(), map.len());
+        for n in 0..5_000 {
+            assert_eq!(table.find(id(n)).copied(), map.get(&n).copied());
+        }
+    }
+
+    #[test]
+    fn equal_hashes_and_hashes_at_the_very_end_find_room() {
+        let mut table = Table::new();
+        for n in 0..200 {
+            add(&mut table, KeyId::of(n, u64::MAX - n % 3), n);
+            check(&table);
+        }
+        for n in 0..200 {
+            assert_eq!(
+                table.find(KeyId::of(n, u64::MAX - n % 3)),
+                Some(&mut n.clone())
+            );
+        }
+    }
+}
