@@ -223,3 +223,47 @@ impl Families {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::limit::rule::{Limit, Rule};
+
+    fn limits(version: u32) -> Limits {
+        Limits::new(
+            vec![Limit {
+                rule: Rule::Unlimited,
+                per_call: false,
+            }],
+            version,
+        )
+        .unwrap()
+    }
+
+    #[test]
+    fn what_nobody_uses_is_forgotten_and_what_a_key_was_stored_under_is_not() {
+        let names = Names::new();
+        let used = names.intern(b"used", limits(0));
+        used.count_key();
+        let number = used.number();
+        drop(used);
+        for n in 0..10_000u32 {
+            names.intern(&n.to_le_bytes(), limits(0));
+            names.intern(b"one name", limits(n));
+        }
+        let families = names.families.lock();
+        assert!(
+            families.by_number.len() < 1_000,
+            "{}",
+            families.by_number.len()
+        );
+        assert!(
+            families.by_identity.len() < 1_000,
+            "{}",
+            families.by_identity.len()
+        );
+        drop(families);
+        assert_eq!(names.of_plain(number).number(), number);
+        assert_eq!(names.intern(b"used", limits(0)).number(), number);
+    }
+}
