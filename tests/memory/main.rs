@@ -1,6 +1,7 @@
 //! The embedded backend. On a virtual clock, so that no test sleeps, but for those with real threads.
 mod cancelling;
 mod cases;
+mod cases_more;
 mod keys;
 mod kit;
 mod model;
