@@ -69,9 +69,10 @@
  *   installs no signal or exit handlers and its calls are not async-signal-safe.
  *
  * CALLBACKS
- *   run on one library thread of their own, in the order of the events, and never while you are
- *   inside a call. From a callback the blocking functions named above answer
- *   LIMITER_WOULD_DEADLOCK; everything else may be called. Do not unwind or longjmp out of one.
+ *   run on one library thread of their own, in the order of the events, perhaps before the call that
+ *   asked for one has returned. From a callback the blocking functions named above answer
+ *   LIMITER_WOULD_DEADLOCK; everything else may be called. Do not unwind or longjmp out of one. A child forked in a callback has
+ *   every signal blocked and must not return from the callback.
  *
  * FORK
  *   Handles stay valid in a forked child, also in a grandchild and through daemon(). The child's
@@ -630,7 +631,8 @@ limiter_status limiter_client_shutdown(struct limiter_client_t *client,
 /*
  * Shuts a client down, if that was not done, for up to a second, and frees it. Its limiters and
  * queues stay valid, answer LIMITER_CLOSED, and may be freed before or after. NULL is ignored. Blocks.
- * Not from a callback: there it answers LIMITER_WOULD_DEADLOCK and frees nothing.
+ * Not from a callback: there it answers LIMITER_WOULD_DEADLOCK and frees nothing. LIMITER_TIMEOUT: freed,
+ * but callbacks still run that took longer than the second; what they use must live on.
  */
 LIMITER_API
 limiter_status limiter_client_free(struct limiter_client_t *client);
@@ -740,8 +742,8 @@ limiter_status limiter_reset(struct limiter_t *limiter,
 /*
  * Lets nothing start on a key for `retry_after_us` from now, at most max_penalty_ms: what to call when
  * the service behind it said "too many requests, come back in". A running penalty is never
- * shortened. Calls that were admitted go on; those booked or waiting are put off, in their order and
- * with the distances between them.
+ * shortened. Calls that were admitted go on; those booked or waiting are put off, in their order and no
+ * faster than the limits allow from then on. A time that limiter_pace() has told stays.
  */
 LIMITER_API
 limiter_status limiter_penalize(struct limiter_t *limiter,
@@ -893,8 +895,9 @@ LIMITER_API void limiter_queue_free(struct limiter_queue_t *queue);
 
 /*
  * Starts an acquire whose answer `callback` receives: see CALLBACKS above. LIMITER_PENDING: it will be
- * called exactly once, even where the answer is known already; `*op` (nullable) is the number for
- * limiter_cancel(). Anything else: nothing was started and it is never called. Never waits.
+ * called exactly once, even where the answer is known already, and perhaps before this returns; `*op`
+ * (nullable, and to stay valid until this returns) is the number for limiter_cancel(), also in the
+ * decision. Anything else: nothing was started and it is never called. Never waits.
  */
 LIMITER_API
 LIMITER_MUST_USE

@@ -92,6 +92,7 @@ end
 
 -- Carries what is owed over from other parameters.
 function token_bucket.reconfigure(p, from, s, now, base)
+  if s[6] > 0 then s[3], s[4], s[5] = s[3] + 1, 0, 0 end
   local us, rem = tick_sub(s[1], s[2], base, 0, from.n)
   local lost = max(0, from.capacity - p.capacity)
   if p.n == from.n and p.p == from.p then

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use crate::config::LostHook;
 use crate::decision::{Decision, Status};
+use crate::fork;
 use crate::mailbox::Mailbox;
 use crate::runtime;
 
@@ -15,12 +16,14 @@ use crate::runtime;
 pub type Callback = Box<dyn FnOnce(Decision) + Send>;
 
 thread_local! {
-    static INSIDE: Cell<bool> = const { Cell::new(false) };
+    /// 1 + the fork generation in which this thread runs callbacks; 0 in other threads. A child that was
+    /// forked in a callback is not in one.
+    static INSIDE: Cell<u64> = const { Cell::new(0) };
 }
 
 /// Whether the calling thread is running a callback: then it must not block in this library.
 pub fn inside() -> bool {
-    INSIDE.get()
+    INSIDE.get() == fork::generation() + 1
 }
 
 /// Callbacks that are due, in order. Its lock is taken last, under a shard's.
@@ -147,7 +150,7 @@ impl Callbacks {
     }
 
     fn run(&self) {
-        INSIDE.set(true);
+        INSIDE.set(fork::generation() + 1);
         let mut state = self.state.lock();
         loop {
             let Some(job) = state.due.pop() else {
@@ -161,6 +164,10 @@ impl Callbacks {
             drop(state);
             // A callback that unwinds has had its call; the others still want theirs.
             let _ = catch_unwind(AssertUnwindSafe(|| self.call(job)));
+            while !inside() {
+                // The callback forked, and this is the child: what is due here is the parent's.
+                std::thread::park();
+            }
             state = self.state.lock();
             state.busy = false;
             self.changed.notify_all();

@@ -58,7 +58,13 @@ impl Client {
         if self.closed.load(Ordering::Acquire) {
             return Err(Status::Closed);
         }
-        self.core.get_or_build(|| Ok(self.build()))
+        let core = self.core.get_or_build(|| Ok(self.build()))?;
+        // A shutdown that came while this was built has not seen it.
+        if self.closed.load(Ordering::Acquire) {
+            core.backend.shutdown(Some(Duration::ZERO));
+            return Err(Status::Closed);
+        }
+        Ok(core)
     }
 
     /// What did the work in this process, also after it was closed.

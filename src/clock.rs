@@ -94,7 +94,14 @@ impl Source {
     /// Sets the raw clock; answers what it means for a clock that never runs backwards.
     pub(crate) fn set(&mut self, raw: Time) -> Time {
         self.raw = raw.min(Clock::VIRTUAL_END);
-        self.monotone.observe(self.raw)
+        let now = self.monotone.observe(self.raw);
+        if now > Clock::VIRTUAL_END {
+            // Set back and forth, it has added up beyond the end: there it stops.
+            let beyond = now.since(Clock::VIRTUAL_END);
+            self.monotone.skew = Span(self.monotone.skew.0.saturating_sub(beyond.0));
+            self.monotone.seen = Clock::VIRTUAL_END;
+        }
+        now.min(Clock::VIRTUAL_END)
     }
 
     pub(crate) fn advance(&mut self, by: Span) -> Time {

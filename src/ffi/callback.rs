@@ -15,8 +15,9 @@ use crate::ffi::verbs::{limiter_acquire, read};
 /// task takes the pair of hooks.
 /// ==
 /// Starts an acquire whose answer `callback` receives: see CALLBACKS above. LIMITER_PENDING: it will be
-/// called exactly once, even where the answer is known already; `*op` (nullable) is the number for
-/// limiter_cancel(). Anything else: nothing was started and it is never called. Never waits.
+/// called exactly once, even where the answer is known already, and perhaps before this returns; `*op`
+/// (nullable, and to stay valid until this returns) is the number for limiter_cancel(), also in the
+/// decision. Anything else: nothing was started and it is never called. Never waits.
 ///
 /// # Safety
 /// See the header.

@@ -69,7 +69,8 @@ pub unsafe extern "C" fn limiter_client_shutdown(
 
 /// Shuts a client down, if that was not done, for up to a second, and frees it. Its limiters and
 /// queues stay valid, answer LIMITER_CLOSED, and may be freed before or after. NULL is ignored. Blocks.
-/// Not from a callback: there it answers LIMITER_WOULD_DEADLOCK and frees nothing.
+/// Not from a callback: there it answers LIMITER_WOULD_DEADLOCK and frees nothing. LIMITER_TIMEOUT: freed,
+/// but callbacks still run that took longer than the second; what they use must live on.
 ///
 /// # Safety
 /// See the header.
@@ -80,10 +81,11 @@ pub unsafe extern "C" fn limiter_client_free(client: *mut limiter_client_t) -> l
             return Ok(Status::Ok);
         };
         // However the shutdown went, the handle goes; only a callback must not wait for itself.
-        if let Err(Status::WouldDeadlock) = opened.0.shutdown(wait_of(1_000)) {
+        let ended = opened.0.shutdown(wait_of(1_000));
+        if let Err(Status::WouldDeadlock) = ended {
             return Err(Status::WouldDeadlock);
         }
         drop(unsafe { Box::from_raw(client) });
-        Ok(Status::Ok)
+        ended
     })
 }

@@ -118,8 +118,8 @@ pub unsafe extern "C" fn limiter_reset(
 
 /// Lets nothing start on a key for `retry_after_us` from now, at most max_penalty_ms: what to call when
 /// the service behind it said "too many requests, come back in". A running penalty is never
-/// shortened. Calls that were admitted go on; those booked or waiting are put off, in their order and
-/// with the distances between them.
+/// shortened. Calls that were admitted go on; those booked or waiting are put off, in their order and no
+/// faster than the limits allow from then on. A time that limiter_pace() has told stays.
 ///
 /// # Safety
 /// See the header.

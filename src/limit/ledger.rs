@@ -40,14 +40,20 @@ impl Ledger {
         self.until = self.until.max(end);
     }
 
+    /// Begins anew: what was charged before gets nothing back any more. For a price that changed, in which
+    /// the sum would mean something else.
+    pub fn restart(&mut self) {
+        self.sum = Mark {
+            era: self.sum.era + 1,
+            refunded: Tick::ZERO,
+        };
+    }
+
     /// The sum is now `refunded`.
     pub fn set(&mut self, refunded: Tick) {
         self.sum.refunded = refunded;
         if refunded.us > MAX_SUM {
-            self.sum = Mark {
-                era: self.sum.era + 1,
-                refunded: Tick::ZERO,
-            };
+            self.restart();
         }
     }
 }

@@ -440,6 +440,9 @@ impl Rule {
 
     /// Makes a state of the rule `from`, of the same kind, one of this rule: clamped, never reset.
     pub fn reconfigure(&self, from: &Rule, state: &mut State, now: Time, base: Time) {
+        if let State::Ledgered(with) = state {
+            with.ledger.restart();
+        }
         match (self, from, state.plain_mut()) {
             (Rule::TokenBucket(rule), Rule::TokenBucket(from), State::TokenBucket(tat)) => {
                 rule.reconfigure(from, tat, base)

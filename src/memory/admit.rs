@@ -108,14 +108,16 @@ impl Scene<'_> {
     /// Brings a key up to the present: leases that are over, limits that have changed.
     pub fn refresh(&mut self, key: &mut Key, named: &Arc<Named>) {
         let mut pump = self.expire(key);
-        let other = !Arc::ptr_eq(&key.named, named);
-        if other && named.limits.version() >= key.named.limits.version() {
-            named
-                .limits
-                .reconfigure(&key.named.limits, &mut key.state, self.now);
-            key.named = named.clone();
-            self.end_hopeless(key);
-            pump = true;
+        if !named.is_newest() || !Arc::ptr_eq(&key.named, named) {
+            let newest = named.current();
+            if newest.rank() > key.named.rank() {
+                newest
+                    .limits
+                    .reconfigure(&key.named.limits, &mut key.state, self.now);
+                key.named = newest;
+                self.end_hopeless(key);
+                pump = true;
+            }
         }
         if pump {
             self.pump(key);
@@ -154,7 +156,7 @@ impl Scene<'_> {
         let Slot::Plain(plain) = slot else {
             return None;
         };
-        if plain.named() != named.number() {
+        if plain.named() != named.number() || !named.is_newest() {
             return None;
         }
         let mut state = plain.state();
@@ -365,6 +367,9 @@ impl Scene<'_> {
         let limits = &key.named.limits;
         let lease = limits.lease().unwrap_or(self.memory.options.lease);
         let Some(live) = &key.live else { return lease };
+        if live.leases.is_empty() {
+            return lease;
+        }
         let mut state = key.state.clone();
         for &(ends, serial) in live.leases.iter().take(MOST) {
             limits.release(&mut state, self.book.held[&serial].booking());

@@ -74,7 +74,7 @@ impl Live {
     fn is_idle(&self, now: Time) -> bool {
         let unused = self.permits == 0 && self.queue.is_empty() && self.booked.is_empty();
         // A fencing number that ran ahead of the clock must not be handed out again.
-        unused && self.fence <= now.0
+        unused && self.fence < now.0
     }
 
     /// Numbers the next grant. It also grows over the key being forgotten, because the clock does.

@@ -5,8 +5,9 @@
 use crate::sync::Mutex;
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hasher, RandomState};
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use siphasher::sip128::{Hash128, Hasher128, SipHasher13};
 
@@ -16,6 +17,9 @@ use crate::permit::Numbers;
 /// Limits under a name. Equal ones are the same object.
 pub struct Named {
     pub limits: Limits,
+    /// Its version, then which opening of the name was its last. A key is decided under the highest rank
+    /// it was used under, so that two handles with different numbers cannot take turns.
+    rank: AtomicU64,
     /// Of this object among all of its client, while it lives.
     number: u64,
     /// What its keys are hashed with; the same for all of a family.
@@ -29,7 +33,10 @@ pub struct Named {
 
 /// All limits of one name and the same kinds: they share their keys' state.
 struct Family {
-    newest: AtomicU32,
+    /// The highest rank so far.
+    newest: AtomicU64,
+    /// Openings so far.
+    opened: AtomicU64,
     members: Mutex<Vec<Weak<Named>>>,
 }
 
@@ -56,16 +63,23 @@ impl Named {
         self.plain_keys.fetch_sub(1, Ordering::Release);
     }
 
-    /// What a key without any state is decided under: these limits, unless a newer version is open.
+    pub(super) fn rank(&self) -> u64 {
+        self.rank.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn is_newest(&self) -> bool {
+        self.rank() >= self.family.newest.load(Ordering::Relaxed)
+    }
+
+    /// What a key is decided under: these limits, unless a higher rank is open.
     pub(super) fn current(self: &Arc<Named>) -> Arc<Named> {
-        let newest = self.family.newest.load(Ordering::Relaxed);
-        if self.limits.version() >= newest {
+        if self.is_newest() {
             return self.clone();
         }
         let members = self.family.members.lock();
         let living = members.iter().filter_map(Weak::upgrade);
         living
-            .max_by_key(|named| named.limits.version())
+            .max_by_key(|named| named.rank())
             .unwrap_or_else(|| self.clone())
     }
 }
@@ -120,7 +134,17 @@ struct Families {
 
 impl Names {
     pub fn new() -> Names {
-        let random = || RandomState::new().build_hasher().finish();
+        let random = || {
+            let mut hasher = RandomState::new().build_hasher();
+            // Children of one process inherit std's random keys; they differ in this.
+            hasher.write_u32(std::process::id());
+            hasher.write_u128(
+                SystemTime::now()
+                    .duration_since(UNIX_EPOCH)
+                    .map_or(0, |t| t.as_nanos()),
+            );
+            hasher.finish()
+        };
         Names {
             seed: (random(), random()),
             families: Mutex::default(),
@@ -143,15 +167,19 @@ impl Names {
             .iter()
             .filter_map(Weak::upgrade)
             .find(|named| named.limits == limits);
+        let opened = family.opened.fetch_add(1, Ordering::Relaxed) + 1;
+        let rank = u64::from(limits.version()) << 32 | opened.min(u32::MAX.into());
+        family.newest.fetch_max(rank, Ordering::Relaxed);
         if let Some(known) = known {
+            known.rank.store(rank, Ordering::Relaxed);
             return known;
         }
-        family.newest.fetch_max(limits.version(), Ordering::Relaxed);
         let number = families.next_number;
         families.next_number += 1;
         let secret = (identity as u64, (identity >> 64) as u64);
         let named = Arc::new(Named {
             limits,
+            rank: AtomicU64::new(rank),
             number,
             secret,
             empty: hash(secret, &[]),
@@ -194,7 +222,8 @@ impl Families {
             return family;
         }
         let family = Arc::new(Family {
-            newest: AtomicU32::new(0),
+            newest: AtomicU64::new(0),
+            opened: AtomicU64::new(0),
             members: Mutex::default(),
         });
         self.by_identity.insert(identity, Arc::downgrade(&family));
