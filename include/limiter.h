@@ -701,7 +701,7 @@ limiter_status limiter_acquire(struct limiter_t *limiter,
  * Books the next moment at which `request->weight` may start, and answers how long to sleep until
  * then: `out->retry_after_us`, 0 for now. The slot is yours, so sleep, then start. Waits for nothing
  * itself. LIMITER_DENIED, with nothing booked, if the sleep would be longer than `wait_ms` (0: no
- * sleep at all; negative: any). limiter_release() on `out->permit` before its time gives the slot
+ * sleep at all; negative: any, up to 10 years). limiter_release() on `out->permit` before its time gives the slot
  * back. LIMITER_INVALID for a limiter that holds a semaphore: limiter_acquire() is the verb for it.
  */
 LIMITER_API
@@ -712,7 +712,8 @@ limiter_status limiter_pace(struct limiter_t *limiter,
 
 /*
  * limiter_pace() for any delay, in one number: how many milliseconds to sleep, rounded up, or a
- * negative status with nothing booked. A weight that can never fit answers LIMITER_PACE_NEVER.
+ * negative status with nothing booked. A weight that can never fit, or not within 10 years, answers
+ * LIMITER_PACE_NEVER.
  */
 LIMITER_API
 int64_t limiter_pace_ms(struct limiter_t *limiter,
