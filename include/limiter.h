@@ -83,7 +83,8 @@
  *
  * LEAVING
  *   A process may exit, return from main or be killed at any moment and in any state: the exit code
- *   is untouched. limiter_client_shutdown first gives back what is held; on Redis what a killed
+ *   is untouched. (A main thread that ends by pthread_exit() frees its clients first: the library's
+ *   threads take no signals.) limiter_client_shutdown first gives back what is held; on Redis what a killed
  *   process held comes back when its lease ends.
  */
 
@@ -642,7 +643,8 @@ limiter_status limiter_client_free(struct limiter_client_t *client);
  * LIMITER --------------------------------------------------------------------------------------
  *
  * Limiters of one name and the same kinds of limit, in the same order, share their state: within a
- * memory client, or across all processes on one Redis.
+ * memory client, or across all processes on one Redis. A bucket with LIMITER_INTERVAL is a kind of its
+ * own. Other kinds under the same name are another limiter.
  */
 
 /*
@@ -652,8 +654,8 @@ limiter_status limiter_client_free(struct limiter_client_t *client);
  * which one, which field and what is allowed. LIMITER_INVALID for NULL, no or too many limits, or a name
  * that is not UTF-8.
  *
- * Opening a name again with other numbers changes it for everybody from the next call on: state is
- * clamped, never reset. Lowering a bucket keeps at most what now fits; a semaphore lowered below what
+ * Opening a name again with other numbers changes it for everybody from the next call on (unless
+ * limiter_limit.version is lower), whichever handle is used: state is clamped, never reset. Lowering a bucket keeps at most what now fits; a semaphore lowered below what
  * is held admits nobody until enough came back. See limiter_limit.version.
  */
 LIMITER_API
@@ -741,7 +743,7 @@ limiter_status limiter_reset(struct limiter_t *limiter,
                              size_t key_len);
 
 /*
- * Lets nothing start on a key for `retry_after_us` from now, at most max_penalty_ms: what to call when
+ * Lets nothing start on a key for `retry_after_us` from now (cut to max_penalty_ms): what to call when
  * the service behind it said "too many requests, come back in". A running penalty is never
  * shortened. Calls that were admitted go on; those booked or waiting are put off, in their order and no
  * faster than the limits allow from then on. A time that limiter_pace() has told stays.
@@ -928,7 +930,9 @@ void limiter_after_task(void *slot);
  * VIRTUAL CLOCK --------------------------------------------------------------------------------
  *
  * A memory client opened with clock = virtual stands still until it is told to go on, so a program's
- * own tests need not sleep. LIMITER_UNSUPPORTED on every other client.
+ * own tests need not sleep. It starts at 1 000 000 000 000 000 microseconds. Waits run on it too: a call
+ * that blocks returns only when another thread moves the clock, so a test with one thread waits for
+ * nothing, or submits. LIMITER_UNSUPPORTED on every other client.
  */
 
 /*
@@ -942,7 +946,8 @@ limiter_status limiter_clock_advance_us(struct limiter_client_t *client,
 
 /*
  * Sets the clock to `us` microseconds since 1970. Forwards is limiter_clock_advance_us(); backwards is
- * what a clock that steps back does to a limiter: no time has passed, and it goes on from there. The
+ * what a clock that steps back does to a limiter: no time has passed, limiter_clock_now_us() stays where it
+ * was, and the next step forward counts from `us`. The
  * largest time is 2^52.
  */
 LIMITER_API

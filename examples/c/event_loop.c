@@ -60,7 +60,7 @@ static int submit_jobs(limiter_client_t *client, limiter_t *limiter, limiter_que
         }
         tally->pending++;
         if (job % 10 != 9) continue;
-        /* Every tenth is no longer wanted. STALE means its answer is in the queue already: also fine. */
+        /* Every tenth is no longer wanted. STALE would mean that its answer was polled already. */
         status = limiter_cancel(client, answer.op, 0);
         if (status != LIMITER_OK && status != LIMITER_STALE) return fail("limiter_cancel", status);
     }

@@ -11,7 +11,9 @@ const LARGEST_TIME: u64 = 1 << 52;
 /// == Virtual clock ==
 ///
 /// A memory client opened with clock = virtual stands still until it is told to go on, so a program's
-/// own tests need not sleep. LIMITER_UNSUPPORTED on every other client.
+/// own tests need not sleep. It starts at 1 000 000 000 000 000 microseconds. Waits run on it too: a call
+/// that blocks returns only when another thread moves the clock, so a test with one thread waits for
+/// nothing, or submits. LIMITER_UNSUPPORTED on every other client.
 /// ==
 /// Lets `us` microseconds pass. Everything that falls due on the way (booked starts, deadlines, leases)
 /// happens in order and at its own time before this returns; callbacks are started, not awaited.
@@ -36,7 +38,8 @@ pub unsafe extern "C" fn limiter_clock_advance_us(
 }
 
 /// Sets the clock to `us` microseconds since 1970. Forwards is limiter_clock_advance_us(); backwards is
-/// what a clock that steps back does to a limiter: no time has passed, and it goes on from there. The
+/// what a clock that steps back does to a limiter: no time has passed, limiter_clock_now_us() stays where it
+/// was, and the next step forward counts from `us`. The
 /// largest time is 2^52.
 ///
 /// # Safety

@@ -10,7 +10,8 @@ use crate::limiter::{LimitSpec, Limiter, spec};
 /// == Limiter ==
 ///
 /// Limiters of one name and the same kinds of limit, in the same order, share their state: within a
-/// memory client, or across all processes on one Redis.
+/// memory client, or across all processes on one Redis. A bucket with LIMITER_INTERVAL is a kind of its
+/// own. Other kinds under the same name are another limiter.
 /// ==
 /// Makes a limiter: `name` (1 to 1024 bytes of UTF-8) and 1 to 16 limits, read during the call; each
 /// acquire takes from all of them or from none. On success `*limiter` is set, to be freed with
@@ -18,8 +19,8 @@ use crate::limiter::{LimitSpec, Limiter, spec};
 /// which one, which field and what is allowed. LIMITER_INVALID for NULL, no or too many limits, or a name
 /// that is not UTF-8.
 ///
-/// Opening a name again with other numbers changes it for everybody from the next call on: state is
-/// clamped, never reset. Lowering a bucket keeps at most what now fits; a semaphore lowered below what
+/// Opening a name again with other numbers changes it for everybody from the next call on (unless
+/// limiter_limit.version is lower), whichever handle is used: state is clamped, never reset. Lowering a bucket keeps at most what now fits; a semaphore lowered below what
 /// is held admits nobody until enough came back. See limiter_limit.version.
 ///
 /// # Safety

@@ -117,7 +117,7 @@ pub unsafe extern "C" fn limiter_reset(
     status(|| unsafe { handle(limiter)?.0.reset(self::key(key, key_len)?) })
 }
 
-/// Lets nothing start on a key for `retry_after_us` from now, at most max_penalty_ms: what to call when
+/// Lets nothing start on a key for `retry_after_us` from now (cut to max_penalty_ms): what to call when
 /// the service behind it said "too many requests, come back in". A running penalty is never
 /// shortened. Calls that were admitted go on; those booked or waiting are put off, in their order and no
 /// faster than the limits allow from then on. A time that limiter_pace() has told stays.
