@@ -54,9 +54,9 @@ impl Endpoint {
     /// `redis-sentinel://host:port,host:port/master[/db]`. User, password, path and master name are
     /// percent-decoded. A message never repeats the URL: it may hold a password.
     pub fn parse(url: &str) -> Result<Endpoint, String> {
-        let (scheme, rest) = url
-            .split_once("://")
-            .ok_or_else(|| format!("a Redis URL begins with {SCHEMES}"))?;
+        let (scheme, rest) = url.split_once("://").ok_or_else(|| {
+            format!("the URL must be memory:// or, for Redis, begin with {SCHEMES}")
+        })?;
         if rest.contains('#') {
             return Err(
                 "a Redis URL takes no #fragment; write # in a password as %23, and turn off \
@@ -81,7 +81,11 @@ impl Endpoint {
             "unix" | "redis+unix" | "valkey+unix" => endpoint.unix(hosts, path)?,
             "redis-cluster" | "rediss-cluster" => endpoint.cluster(hosts, path)?,
             "redis-sentinel" | "rediss-sentinel" => endpoint.sentinel(hosts, path)?,
-            _ => return Err(format!("a Redis URL begins with {SCHEMES}")),
+            _ => {
+                return Err(format!(
+                    "the URL must be memory:// or, for Redis, begin with {SCHEMES}"
+                ));
+            }
         }
         endpoint.query(query)?;
         if endpoint.db != 0 && matches!(endpoint.topology, Topology::Cluster(_)) {
