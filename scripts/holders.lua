@@ -73,6 +73,8 @@ function holders_of.begin(limits, key, known, now, answer, next_arg, next_weight
   end
 
   key.people = people
+  -- Ends that were set by the clock as it was are set again.
+  if key.stepped then people[KEPT] = 0 end
   if lease > people[LONGEST] then people[LONGEST] = lease end
   if not known then
     key.era = ARGV[11]
@@ -253,9 +255,9 @@ function holders_of.begin(limits, key, known, now, answer, next_arg, next_weight
 
   local function granted(id, one, span)
     local booking = parse_booking(one.booking, limits)
-    local at = max(now, booking and booking.at or now)
-    ends('h' .. id, at + span + allowance)
-    return answer('O', nil, at - now, at, one.fence, 0, one.booking)
+    local at = booking and booking.at or now
+    ends('h' .. id, max(now, at) + span + allowance)
+    return answer('O', nil, max(0, at - now), at, one.fence, 0, one.booking)
   end
 
   local function queued(id)

@@ -64,7 +64,7 @@ end
 -- A clock that steps back: no time has passed, and it goes on from there.
 now = raw_now + key.skew
 if now < key.seen then
-  key.skew, now, dirty = key.skew + key.seen - now, key.seen, true
+  key.skew, now, dirty, key.stepped = key.skew + key.seen - now, key.seen, true, true
 end
 key.seen = now
 

@@ -4,3 +4,4 @@ mod differential;
 mod holders;
 mod random;
 mod server;
+mod sim;

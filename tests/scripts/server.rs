@@ -58,6 +58,17 @@ impl Data {
             .all(|(_, until)| *until <= self.now.get() / 1_000)
     }
 
+    /// What is stored, and until when (milliseconds).
+    pub fn stored(&self, key: &str) -> Option<(Stored, u64)> {
+        let value = self.live(key)?;
+        Some((value, self.keys.borrow()[key].1))
+    }
+
+    /// Loses a key.
+    pub fn lose(&self, key: &str) -> bool {
+        self.keys.borrow_mut().remove(key).is_some()
+    }
+
     /// The keys that would stay for ever.
     pub fn without_end(&self) -> Vec<String> {
         let keys = self.keys.borrow();
@@ -84,6 +95,13 @@ impl Data {
             self.writes.set(self.writes.get() + 1);
         }
         match name {
+            "TIME" => {
+                let now = self.now.get();
+                Reply::List(vec![
+                    (now / 1_000_000).to_string(),
+                    (now % 1_000_000).to_string(),
+                ])
+            }
             "GET" => match self.live(&args[1]) {
                 None => Reply::Nil,
                 Some(Stored::Text(text)) => Reply::Text(text),
@@ -269,7 +287,7 @@ impl Server {
             let data = self.data.clone();
             let call = lua
                 .create_function(move |lua, args: Variadic<Value>| {
-                    let args: Vec<String> = args.iter().map(text).collect();
+                    let args: Vec<String> = args.iter().map(text).collect::<mlua::Result<_>>()?;
                     match data.run(&args) {
                         Reply::Error(message) if strict => Err(mlua::Error::runtime(message)),
                         reply => Server::to_lua(lua, reply),
@@ -336,17 +354,13 @@ impl Server {
 }
 
 /// An argument as the script would send it. Numbers must have been turned into plain decimals before.
-fn text(value: &Value) -> String {
+fn text(value: &Value) -> mlua::Result<String> {
     match value {
-        Value::String(text) => text.to_str().unwrap().to_owned(),
-        Value::Integer(n) => n.to_string(),
-        Value::Number(n) => {
-            assert!(
-                n.fract() == 0.0 && n.abs() < 1e14,
-                "{n} is sent as a Lua number"
-            );
-            format!("{n:.0}")
-        }
-        other => panic!("{other:?} is sent to the server"),
+        Value::String(text) => Ok(text.to_str().unwrap().to_owned()),
+        Value::Integer(n) => Ok(n.to_string()),
+        Value::Number(n) if n.fract() == 0.0 && n.abs() < 1e14 => Ok(format!("{n:.0}")),
+        other => Err(mlua::Error::runtime(format!(
+            "{other:?} is sent to the server"
+        ))),
     }
 }

@@ -1,6 +1,4 @@
-//! Random sequences of acquires, waits, releases, renewals and cancels of semaphores, alone and with
-//! rates, asked of the script and of the embedded backend at the same times. The client here is ideal:
-//! it hears every note at once, and confirms every claim.
+//! Both sides, and an ideal client: it hears every note at once, and confirms every claim.
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,13 +7,8 @@ use limiter::callback::Callbacks;
 use limiter::clock::Clock;
 use limiter::decision::{Decision, NO_LIMIT, Status};
 use limiter::limit::decide::Limits;
-use limiter::limit::fixed_window::{Align, FixedWindow};
-use limiter::limit::pacer::Pacer;
-use limiter::limit::rule::{Figures, Limit, Rule};
-use limiter::limit::semaphore::Semaphore;
-use limiter::limit::sliding_log::SlidingLog;
+use limiter::limit::rule::{Figures, Rule};
 use limiter::limit::time::{Span, Time};
-use limiter::limit::token_bucket::TokenBucket;
 use limiter::limit::weights::Weights;
 use limiter::memory::{Memory, Named, Options};
 use limiter::op::{self, Request, Sink};
@@ -23,16 +16,15 @@ use limiter::queue::Queue;
 use limiter::redis::wire::{Answer, Batch, Era, Head, Holding, Id, Note, Outcome, Reply, Target};
 use limiter::stats::Stats;
 
-use crate::random::{Random, seeds};
 use crate::server::Server;
 
-const LEASE: Span = Span::secs(10);
+pub const LEASE: Span = Span::secs(10);
 const NAME: &[u8] = b"n";
 const KEY: &[u8] = b"k";
 
 /// A wait, as both sides have it.
 #[derive(Clone, Debug)]
-struct Wait {
+pub struct Wait {
     id: Id,
     op: u64,
     deadline: Option<Time>,
@@ -42,7 +34,7 @@ struct Wait {
 }
 
 #[derive(Clone, Debug)]
-struct Permit {
+pub struct Permit {
     id: Id,
     number: u64,
     ends: Time,
@@ -51,54 +43,24 @@ struct Permit {
     settled: bool,
 }
 
-struct Run {
-    server: Server,
-    memory: Arc<Memory>,
+pub struct Run {
+    pub server: Server,
+    pub memory: Arc<Memory>,
     queue: Arc<Queue>,
-    limits: Limits,
+    pub limits: Limits,
     named: Arc<Named>,
     target: Target,
-    waits: Vec<Wait>,
+    pub waits: Vec<Wait>,
     permits: Vec<Permit>,
     /// What the script's side saw end since it was last compared: (op, how).
     ended: Vec<(u64, Status)>,
-    next_id: u128,
+    pub next_id: u128,
     fence: u64,
-    seen: Vec<String>,
-}
-
-fn limits(random: &mut Random, kinds: &[u64], version: u32) -> Limits {
-    let rule = |random: &mut Random, kind| match kind {
-        0 => Rule::Semaphore(Semaphore::new(1 + random.below(4), LEASE, false).unwrap()),
-        1 => Rule::TokenBucket(
-            TokenBucket::new(
-                1 + random.below(6),
-                1 + random.below(3),
-                Span::secs(2),
-                false,
-            )
-            .unwrap(),
-        ),
-        2 => Rule::Pacer(
-            Pacer::new(random.below(3), 1 + random.below(4), Span::secs(1), 500).unwrap(),
-        ),
-        3 => Rule::SlidingLog(SlidingLog::new(1 + random.below(6), Span::secs(3)).unwrap()),
-        _ => Rule::FixedWindow(
-            FixedWindow::new(1 + random.below(6), Span::secs(3), Align::Clock).unwrap(),
-        ),
-    };
-    let limits = kinds
-        .iter()
-        .map(|&kind| Limit {
-            rule: rule(random, kind),
-            per_call: random.below(5) == 0,
-        })
-        .collect();
-    Limits::new(limits, version).unwrap()
+    pub seen: Vec<String>,
 }
 
 impl Run {
-    fn new(limits: Limits) -> Run {
+    pub fn new(limits: Limits) -> Run {
         let options = Options {
             max_waiting: 1_000,
             max_penalty: Span::secs(3_600),
@@ -124,15 +86,15 @@ impl Run {
         }
     }
 
-    fn now(&self) -> Time {
+    pub fn now(&self) -> Time {
         self.memory.clock_now()
     }
 
-    fn story(&self) -> String {
+    pub fn story(&self) -> String {
         format!("{:#?}\n{}", self.limits, self.seen.join("\n"))
     }
 
-    fn change(&mut self, limits: Limits) {
+    pub fn change(&mut self, limits: Limits) {
         self.named = self.memory.limiter(NAME, limits.clone());
         self.target = Target::new("l", NAME, &limits);
         self.seen.push(format!("now {:?}", limits.limits()));
@@ -146,7 +108,7 @@ impl Run {
         }
     }
 
-    fn ask(&mut self, op: impl FnOnce(&mut Batch)) -> Answer {
+    pub fn ask(&mut self, op: impl FnOnce(&mut Batch)) -> Answer {
         let now = self.now();
         self.server.data.now.set(now.0);
         let head = Head {
@@ -237,7 +199,7 @@ impl Run {
     }
 
     /// What has come by now on both sides is the same.
-    fn compare(&mut self) {
+    pub fn compare(&mut self) {
         self.ask(|batch| batch.peek(&Weights::One(0)));
         self.listen();
         let now = self.now();
@@ -277,7 +239,7 @@ impl Run {
     }
 
     /// Lets time pass, stopping wherever something falls due.
-    fn pass(&mut self, span: Span) {
+    pub fn pass(&mut self, span: Span) {
         let till = self.now() + span;
         loop {
             let mut times = BTreeSet::from([till]);
@@ -317,7 +279,7 @@ impl Run {
         self.listen();
     }
 
-    fn acquire(&mut self, weights: Vec<u64>, wait: Option<Span>) {
+    pub fn acquire(&mut self, weights: Vec<u64>, wait: Option<Span>) {
         let id = Id(self.next_id);
         self.next_id += 1;
         let sink = Sink::Queue(self.queue.clone());
@@ -373,7 +335,7 @@ impl Run {
         self.listen();
     }
 
-    fn peek(&mut self, weights: Vec<u64>) {
+    pub fn peek(&mut self, weights: Vec<u64>) {
         let expected = self.memory.peek(&self.named, &request(&weights, None));
         let each = Weights::Each(weights.into());
         let found = self.ask(|batch| batch.peek(&each));
@@ -398,7 +360,7 @@ impl Run {
         }
     }
 
-    fn cancel(&mut self, which: usize) {
+    pub fn cancel(&mut self, which: usize) {
         if self.waits.is_empty() {
             return;
         }
@@ -414,7 +376,7 @@ impl Run {
         self.listen();
     }
 
-    fn release(&mut self, which: usize) {
+    pub fn release(&mut self, which: usize) {
         if self.permits.is_empty() {
             return;
         }
@@ -432,7 +394,7 @@ impl Run {
         }
     }
 
-    fn renew(&mut self, which: usize, lease: Span) {
+    pub fn renew(&mut self, which: usize, lease: Span) {
         if self.permits.is_empty() {
             return;
         }
@@ -448,7 +410,7 @@ impl Run {
         self.permits[i].ends = self.now() + lease;
     }
 
-    fn settle(&mut self, which: usize, actual: u64) {
+    pub fn settle(&mut self, which: usize, actual: u64) {
         if self.permits.is_empty() {
             return;
         }
@@ -465,7 +427,7 @@ impl Run {
         assert_eq!(found.outcome, Outcome::Done, "{}", self.story());
     }
 
-    fn penalize(&mut self, span: Span) {
+    pub fn penalize(&mut self, span: Span) {
         if self.waits.iter().any(|wait| wait.granted.is_some()) {
             return;
         }
@@ -474,7 +436,7 @@ impl Run {
         self.listen();
     }
 
-    fn reset(&mut self) {
+    pub fn reset(&mut self) {
         if self.waits.iter().any(|wait| wait.granted.is_some()) {
             return;
         }
@@ -513,78 +475,4 @@ fn request(weights: &[u64], wait: Option<Span>) -> Request<'_> {
         wait,
         ..Request::TRY
     }
-}
-
-fn step(run: &mut Run, random: &mut Random, kinds: &[u64]) {
-    let which = random.below(16) as usize;
-    let weights: Vec<u64> = match random.below(3) {
-        0 => kinds.iter().map(|_| random.below(4)).collect(),
-        _ => vec![random.pick(&[0, 1, 1, 1, 2, 3, 5]); kinds.len()],
-    };
-    match random.below(24) {
-        0..=5 => {
-            // No two deadlines at one time: their order would be the timer's alone.
-            let wait = random.pick(&[0, 0, 1_500_000, 5_000_000, 60_000_000]);
-            let wait = if wait > 0 {
-                wait + run.next_id as u64
-            } else {
-                0
-            };
-            run.acquire(weights, (random.below(6) > 0).then_some(Span(wait)));
-        }
-        6 => run.peek(weights),
-        7..=9 => run.release(which),
-        10 => run.cancel(which),
-        11 => run.renew(
-            which,
-            Span(random.pick(&[1_000_000, 10_000_000, 40_000_000])),
-        ),
-        12 => run.settle(which, random.below(6)),
-        13 if random.below(4) == 0 => run.penalize(Span(random.pick(&[1, 700_000]))),
-        14 if random.below(6) == 0 => run.reset(),
-        15 if random.below(3) == 0 => {
-            let version = run.limits.version() + random.below(2) as u32;
-            run.change(limits(random, kinds, version));
-        }
-        _ => run.pass(Span(
-            random.pick(&[0, 1, 1_000, 250_000, 1_000_000, 3_000_000, 20_000_000]),
-        )),
-    }
-    run.compare();
-}
-
-fn sequences(name: u64, kinds_of: impl Fn(&mut Random) -> Vec<u64>) {
-    for seed in 0..seeds(20) {
-        let mut random = Random::new(seed * 64 + name);
-        let kinds = kinds_of(&mut random);
-        let mut run = Run::new(limits(&mut random, &kinds, 1));
-        run.seen.push(format!("seed {seed}"));
-        for _ in 0..120 {
-            step(&mut run, &mut random, &kinds);
-        }
-        // All ends by itself; then nothing is left.
-        while !run.waits.is_empty() {
-            run.cancel(0);
-            run.compare();
-        }
-        run.pass(Span::secs(1_000));
-        run.ask(|batch| batch.peek(&Weights::One(0)));
-        run.server.data.now.set(run.now().0 + 3_600_000_000);
-        assert!(run.server.data.is_empty(), "{}", run.story());
-    }
-}
-
-#[test]
-fn a_semaphore() {
-    sequences(20, |_| vec![0]);
-}
-
-#[test]
-fn a_semaphore_and_rates() {
-    sequences(21, |random| {
-        let mut kinds: Vec<u64> = (0..1 + random.below(3)).map(|_| random.below(5)).collect();
-        let at = random.below(kinds.len() as u64 + 1) as usize;
-        kinds.insert(at, 0);
-        kinds
-    });
 }
