@@ -166,14 +166,19 @@ fn a_thread_that_waits_without_a_deadline_is_woken_when_a_reset_books_it() {
     let world = Arc::new(World::real());
     let limiter = world.limiter("n", [sem(1), tb(1, 1, Span::millis(30))]);
     world.takes(&limiter, 1);
-    let blocked = || {
-        let (world, limiter) = (world.clone(), limiter.clone());
-        std::thread::spawn(move || world.memory.acquire_blocking(&limiter, &ask(1, EVER)))
-    };
-    let threads = [blocked(), blocked()];
-    while world.totals().waiting < 2 {
-        std::thread::yield_now();
-    }
+    // The second is started when the first waits: who came first is admitted first, and joined first.
+    let threads = [1, 2].map(|waiting| {
+        let (their_world, their_limiter) = (world.clone(), limiter.clone());
+        let thread = std::thread::spawn(move || {
+            their_world
+                .memory
+                .acquire_blocking(&their_limiter, &ask(1, EVER))
+        });
+        while world.totals().waiting < waiting {
+            std::thread::yield_now();
+        }
+        thread
+    });
     world.memory.reset(&limiter, b"");
     for thread in threads {
         let decision = thread.join().unwrap();
