@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::callback::{Callback, Callbacks};
-use crate::decision::Decision;
+use crate::decision::{Decision, Status};
 use crate::limit::time::Span;
-use crate::queue::Queue;
+use crate::queue::{Queue, Queues};
 
 /// Units to take: the same of each limit that counts weight, or a number for each limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,6 +53,24 @@ pub enum Sink {
     Queue(Arc<Queue>),
     /// Also for what is decided at once: it then still answers PENDING first.
     Callback(Callback),
+}
+
+/// A cancel that finds its operation completed. The completion arrives as it is; with `detach` it is taken
+/// back, and what it granted is to be returned. STALE: somebody has taken it.
+pub fn cancel_completed(
+    op: u64,
+    detach: bool,
+    queues: &Queues,
+    callbacks: &Callbacks,
+) -> Result<Option<Decision>, Status> {
+    if detach {
+        let untaken = callbacks.take(op).or_else(|| queues.take(op));
+        return untaken.map(Some).ok_or(Status::Stale);
+    }
+    match callbacks.holds(op) || queues.hold(op) {
+        true => Ok(None),
+        false => Err(Status::Stale),
+    }
 }
 
 /// Where one thread waits for one completion.

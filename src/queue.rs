@@ -183,14 +183,32 @@ impl Queue {
 pub struct Queues(Mutex<Vec<Weak<Queue>>>);
 
 impl Queues {
-    pub fn add(&self, queue: &Arc<Queue>) {
+    /// A new queue among them. `closed` is asked once it can be found: either it sees the shutdown, or the
+    /// shutdown sees the queue.
+    pub fn open(&self, descriptor: OwnedFd, closed: impl FnOnce() -> bool) -> Arc<Queue> {
+        let queue = Arc::new(Queue::on(descriptor));
         let mut all = self.0.lock();
         all.retain(|known| known.strong_count() > 0);
-        all.push(Arc::downgrade(queue));
+        all.push(Arc::downgrade(&queue));
+        drop(all);
+        if closed() {
+            queue.close();
+        }
+        queue
     }
 
     pub fn all(&self) -> Vec<Arc<Queue>> {
         self.0.lock().iter().filter_map(Weak::upgrade).collect()
+    }
+
+    /// Whether one of them has this operation's completion, unpolled.
+    pub fn hold(&self, op: u64) -> bool {
+        self.all().iter().any(|queue| queue.holds(op))
+    }
+
+    /// Takes back a completion that was not polled.
+    pub fn take(&self, op: u64) -> Option<Decision> {
+        self.all().iter().find_map(|queue| queue.take(op))
     }
 }
 

@@ -87,6 +87,17 @@ pub unsafe fn versioned<T: Versioned>(from: *const T) -> Result<T, Status> {
     Ok(known)
 }
 
+/// Reads a versioned struct, or what LIMITER_INIT makes for null.
+///
+/// # Safety
+/// As for [`versioned`].
+pub unsafe fn versioned_or_init<T: Versioned>(from: *const T) -> Result<T, Status> {
+    match from.is_null() {
+        true => Ok(T::INIT),
+        false => unsafe { versioned(from) },
+    }
+}
+
 /// Reads an array of versioned structs, whose stride is the size the first one tells.
 ///
 /// # Safety
@@ -98,11 +109,8 @@ pub unsafe fn versioned_array<T: Versioned>(
     let mut read = Vec::with_capacity(count.min(1024));
     let mut next = from;
     for _ in 0..count {
-        let size = match read.first() {
-            None => unsafe { versioned(from)? }.struct_size(),
-            Some(first) => T::struct_size(first),
-        };
         let element = unsafe { versioned(next)? };
+        let size = read.first().map_or(element.struct_size(), T::struct_size);
         if element.struct_size() != size {
             return Err(Status::Invalid);
         }

@@ -2,7 +2,7 @@
 use std::ffi::c_void;
 
 use crate::decision::{Decision, Status};
-use crate::ffi::args::{Versioned, handle, out, versioned};
+use crate::ffi::args::{Versioned, handle, out, versioned_or_init};
 use crate::ffi::config::UserData;
 use crate::ffi::guard::{guard, status};
 use crate::ffi::permit::limiter_release;
@@ -35,10 +35,7 @@ pub unsafe extern "C" fn limiter_acquire_cb(
             *op = 0;
         }
         let callback = callback.ok_or(Status::Invalid)?;
-        let request = match request.is_null() {
-            true => limiter_request::INIT,
-            false => versioned(request)?,
-        };
+        let request = versioned_or_init(request)?;
         let user_data = UserData::new(user_data);
         let completed = Box::new(move |decision: Decision| {
             callback(user_data.get(), &limiter_decision::from(decision));

@@ -1,10 +1,10 @@
 //! limiter_queue_t: asynchronous acquires that complete on a pollable descriptor.
 use crate::client::ClientQueue;
-use crate::decision::{Decision, Status};
-use crate::ffi::args::{Versioned, handle, out, versioned};
+use crate::decision::Status;
+use crate::ffi::args::{handle, out};
 use crate::ffi::guard::{guard, status};
 use crate::ffi::types::*;
-use crate::ffi::verbs::{read, wait_of};
+use crate::ffi::verbs::{answer, wait_of};
 
 /// == Completion queue ==
 ///
@@ -65,22 +65,11 @@ pub unsafe extern "C" fn limiter_submit(
     request: *const limiter_request,
     out: *mut limiter_decision,
 ) -> limiter_status {
-    status(|| unsafe {
-        let answer = self::out(out)?;
-        let request = match request.is_null() {
-            true => limiter_request::INIT,
-            false => versioned(request).inspect_err(|s| *answer = Decision::of(*s).into())?,
-        };
-        let decision = handle(queue)
-            .and_then(|queue| Ok((queue, handle(limiter)?)))
-            .and_then(|(queue, limiter)| queue.0.submit(&limiter.0, &read(&request)?))
-            .unwrap_or_else(|status| Decision {
-                user_data: request.user_data,
-                ..Decision::of(status)
-            });
-        *answer = decision.into();
-        Ok(decision.status)
-    })
+    unsafe {
+        answer(request, out, |request| {
+            handle(queue)?.0.submit(&handle(limiter)?.0, request)
+        })
+    }
 }
 
 /// Moves up to `cap` completions to `out`, oldest first, and answers their number. If there is none,

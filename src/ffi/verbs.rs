@@ -3,7 +3,7 @@ use std::ffi::c_char;
 use std::time::Duration;
 
 use crate::decision::{Decision, Status};
-use crate::ffi::args::{Versioned, handle, out, slice, versioned, versioned_array};
+use crate::ffi::args::{Versioned, handle, out, slice, versioned_array, versioned_or_init};
 use crate::ffi::guard::{guard, status};
 use crate::ffi::limiter::key;
 use crate::ffi::types::*;
@@ -172,21 +172,31 @@ pub unsafe extern "C" fn limiter_try_many(
     })
 }
 
-/// One question, one answer: reads the request, asks, writes the whole decision.
+/// One question to a limiter, one answer.
 unsafe fn decide(
     limiter: *const limiter_t,
     request: *const limiter_request,
     answer: *mut limiter_decision,
     ask: impl FnOnce(&crate::limiter::Limiter, &Request) -> Result<Decision, Status>,
 ) -> limiter_status {
+    unsafe { self::answer(request, answer, |request| ask(&handle(limiter)?.0, request)) }
+}
+
+/// Reads the request, asks, and writes the whole decision, also when nothing could be asked.
+///
+/// # Safety
+/// The pointers are null or valid for the time of the call.
+pub unsafe fn answer(
+    request: *const limiter_request,
+    answer: *mut limiter_decision,
+    ask: impl FnOnce(&Request) -> Result<Decision, Status>,
+) -> limiter_status {
     status(|| unsafe {
         let answer = out(answer)?;
-        let request = match request.is_null() {
-            true => limiter_request::INIT,
-            false => versioned(request).inspect_err(|s| *answer = Decision::of(*s).into())?,
-        };
-        let decision = handle(limiter)
-            .and_then(|limiter| ask(&limiter.0, &read(&request)?))
+        let request =
+            versioned_or_init(request).inspect_err(|s| *answer = Decision::of(*s).into())?;
+        let decision = read(&request)
+            .and_then(|request| ask(&request))
             .unwrap_or_else(|status| Decision {
                 user_data: request.user_data,
                 ..Decision::of(status)

@@ -269,11 +269,7 @@ impl Scene<'_> {
         at: Time,
         asker: &mut Asker,
     ) -> Decision {
-        let terms = Terms {
-            lease: request.lease,
-            renew: request.renew,
-            tell: request.tell_lost,
-        };
+        let terms = Terms::of(request);
         if let Err(status) = self.lease_ready(key, &terms) {
             return Decision::of(status);
         }
@@ -307,11 +303,7 @@ impl Scene<'_> {
         at: Option<Time>,
         asker: &mut Asker,
     ) -> Decision {
-        let terms = Terms {
-            lease: request.lease,
-            renew: request.renew,
-            tell: request.tell_lost,
-        };
+        let terms = Terms::of(request);
         let by_itself = matches!(asker, Asker::Thread(_));
         let ready = if by_itself {
             Ok(())

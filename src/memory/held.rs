@@ -7,6 +7,7 @@ use super::scene::Scene;
 use crate::decision::{Decision, Status};
 use crate::limit::decide::Booking;
 use crate::limit::time::{Span, Time};
+use crate::op::Request;
 use crate::permit::Numbers;
 use crate::queue::Queue;
 use crate::timer::Due;
@@ -41,6 +42,16 @@ pub(super) struct Terms {
     pub lease: Option<Span>,
     pub renew: bool,
     pub tell: bool,
+}
+
+impl Terms {
+    pub fn of(request: &Request) -> Terms {
+        Terms {
+            lease: request.lease,
+            renew: request.renew,
+            tell: request.tell_lost,
+        }
+    }
 }
 
 /// Who is told of a lost lease.

@@ -27,7 +27,7 @@ use crate::clock::Clock;
 use crate::decision::{Decision, Status};
 use crate::limit::decide::Limits;
 use crate::limit::time::{Span, Time};
-use crate::op::{Parker, Request, Sink};
+use crate::op::{Parker, Request, Sink, cancel_completed};
 use crate::permit::Numbers;
 use crate::queue::{Queue, Queues};
 use crate::stats::Stats;
@@ -108,12 +108,7 @@ impl Memory {
 
     /// A completion queue of this backend; see [`Queue::open_descriptor`].
     pub fn queue(&self, descriptor: OwnedFd) -> Arc<Queue> {
-        let queue = Arc::new(Queue::on(descriptor));
-        self.queues.add(&queue);
-        if self.is_closed() {
-            queue.close();
-        }
-        queue
+        self.queues.open(descriptor, || self.is_closed())
     }
 
     /// Takes from all limits or from none; PENDING with `op` set where that takes time: then the sink
@@ -232,16 +227,15 @@ impl Memory {
         if self.at(shard, |keys, scene| scene.cancel(keys, serial, detach)) {
             return Status::Ok;
         }
-        if !detach {
-            let arrives = self.callbacks.holds(op) || self.queues.all().iter().any(|q| q.holds(op));
-            return if arrives { Status::Ok } else { Status::Stale };
+        match cancel_completed(op, detach, &self.queues, &self.callbacks) {
+            Err(stale) => stale,
+            Ok(untaken) => {
+                if let Some(untaken) = untaken {
+                    self.return_grant(&untaken);
+                }
+                Status::Ok
+            }
         }
-        let from_queue = || self.queues.all().iter().find_map(|queue| queue.take(op));
-        let Some(untaken) = self.callbacks.take(op).or_else(from_queue) else {
-            return Status::Stale;
-        };
-        self.return_grant(&untaken);
-        Status::Ok
     }
 
     /// Ends all waits of requests with this `user_data`, those of parked threads included. Answers how

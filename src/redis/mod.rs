@@ -192,12 +192,7 @@ impl Redis {
 
     /// A completion queue of this backend; see [`Queue::open_descriptor`].
     pub fn queue(&self, descriptor: OwnedFd) -> Arc<Queue> {
-        let queue = Arc::new(Queue::on(descriptor));
-        self.queues.add(&queue);
-        if self.is_closed() {
-            queue.close();
-        }
-        queue
+        self.queues.open(descriptor, || self.is_closed())
     }
 
     fn key(&self, named: &Arc<Named>, key: &[u8]) -> (usize, Arc<Key>) {

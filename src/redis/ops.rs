@@ -12,7 +12,7 @@ use super::{Key, Redis, Scene};
 use crate::decision::{DEGRADED, Decision, NO_LIMIT, Status};
 use crate::limit::time::{Span, Time};
 use crate::limit::weights::Weights;
-use crate::op::{Parker, Sink};
+use crate::op::{Parker, Sink, cancel_completed};
 use crate::queue::Queue;
 use crate::timer::Due;
 
@@ -314,16 +314,15 @@ impl Redis {
         if self.at(shard, |scene| scene.cancel(serial, detach)) {
             return Status::Ok;
         }
-        if !detach {
-            let arrives = self.callbacks.holds(op) || self.queues.all().iter().any(|q| q.holds(op));
-            return if arrives { Status::Ok } else { Status::Stale };
+        match cancel_completed(op, detach, &self.queues, &self.callbacks) {
+            Err(stale) => stale,
+            Ok(untaken) => {
+                if let Some(untaken) = untaken {
+                    self.return_grant(&untaken);
+                }
+                Status::Ok
+            }
         }
-        let from_queue = || self.queues.all().iter().find_map(|queue| queue.take(op));
-        let Some(untaken) = self.callbacks.take(op).or_else(from_queue) else {
-            return Status::Stale;
-        };
-        self.return_grant(&untaken);
-        Status::Ok
     }
 
     /// Ends all waits of requests with this `user_data`, those of parked threads included. Answers how
