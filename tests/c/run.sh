@@ -50,7 +50,7 @@ valgrind)
     compile="clang $c_flags -gdwarf-4" link=$(shared "$target/debug")
     export CHECK_SCALE=40
     # --trace-children: exit.c starts itself anew.
-    wrap="valgrind -q --error-exitcode=9 --trace-children=yes --suppressions=tests/c/valgrind.supp"
+    wrap="valgrind -q --error-exitcode=9 --trace-children=yes"
     ;;
 *) echo "unknown mode $mode" >&2; exit 2 ;;
 esac
