@@ -9,6 +9,7 @@
 //! - one file for each kind: [`semaphore`], [`token_bucket`], [`interval_bucket`], [`pacer`],
 //!   [`sliding_log`], [`sliding_counter`], [`fixed_window`]. [`ledger`] keeps buckets from giving
 //!   anything back twice.
+//! - [`share`]: a process's part of the limits, if it is on its own.
 //! - [`rate`]: exact prices. [`bounds`]: what parameters may be. [`time`]: microseconds, and a clock that
 //!   never runs backwards.
 //!
@@ -26,6 +27,7 @@ pub mod pacer;
 pub mod rate;
 pub mod rule;
 pub mod semaphore;
+pub mod share;
 pub mod sliding_counter;
 pub mod sliding_log;
 pub mod time;

@@ -11,4 +11,5 @@ mod invariants;
 mod reconfigure;
 mod saturated;
 mod settle;
+mod share;
 mod vectors;
