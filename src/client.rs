@@ -11,6 +11,7 @@ use crate::decision::Status;
 use crate::fork::{self, ForkLocal};
 use crate::limit::time::{Span, Time};
 use crate::memory::{self, Memory};
+use crate::permit::Numbers;
 use crate::redis::{self, Redis};
 use crate::stats::{Stats, Totals};
 
@@ -145,7 +146,7 @@ fn memory(config: &Config, stats: Arc<Stats>, callbacks: Arc<Callbacks>) -> Arc<
         max_waiting: config.max_waiting,
         max_penalty: config.max_penalty,
         lease: config.lease,
-        fork_generation: fork::generation(),
+        numbers: Numbers::new(fork::generation()),
     };
     Memory::new(clock, options, stats, callbacks)
 }

@@ -53,6 +53,17 @@ pub enum Sink {
     Queue(Arc<Queue>),
     /// Also for what is decided at once: it then still answers PENDING first.
     Callback(Callback),
+    /// Another backend, whose operation this is a part of.
+    Relay(Relay),
+}
+
+/// Takes a completion on behalf of another operation.
+pub struct Relay {
+    /// Runs without any lock held. What is granted is its to use or to give back.
+    pub then: Box<dyn FnOnce(Decision) + Send>,
+    /// The operation it is a part of, and its queue: which hears of a lost lease.
+    pub op: u64,
+    pub queue: Option<Arc<Queue>>,
 }
 
 /// A cancel that finds its operation completed. The completion arrives as it is; with `detach` it is taken
@@ -109,6 +120,7 @@ pub struct Wakes {
     parkers: Vec<Arc<Parker>>,
     queues: Vec<Arc<Queue>>,
     callbacks: bool,
+    relays: Vec<(Relay, Decision)>,
 }
 
 impl Wakes {
@@ -129,6 +141,10 @@ impl Wakes {
             Sink::Callback(callback) => {
                 callbacks.push(decision, callback);
                 self.callbacks = true;
+                true
+            }
+            Sink::Relay(relay) => {
+                self.relays.push((relay, decision));
                 true
             }
         }
@@ -164,6 +180,9 @@ impl Wakes {
         }
         if self.callbacks {
             callbacks.wake();
+        }
+        for (relay, decision) in self.relays {
+            (relay.then)(decision);
         }
     }
 }

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 
 use crate::decision::Status;
 
-/// `generation (12 bits) | serial (46) | shard (6)`. Never 0.
+/// `local (1 bit) | generation (11) | serial (46) | shard (6)`. Never 0.
 #[derive(Clone, Copy, Debug)]
 pub struct Numbers {
     generation: u64,
@@ -18,10 +18,22 @@ impl Numbers {
     pub const PERMITS: u64 = 1 << (SERIAL_BITS - 1);
 
     /// `generation`: how many forks lie between the process that loaded the library and this one.
-    pub fn new(generation: u64) -> Numbers {
+    pub const fn new(generation: u64) -> Numbers {
         Numbers {
-            generation: generation & (u64::MAX >> (64 - GENERATION_BITS)),
+            generation: generation & (LOCAL - 1),
         }
+    }
+
+    /// Numbers of a backend that stands in for another one: none of that one's.
+    pub const fn local(generation: u64) -> Numbers {
+        Numbers {
+            generation: generation & (LOCAL - 1) | LOCAL,
+        }
+    }
+
+    /// Whether a number is from a backend that stands in for another.
+    pub fn is_local(number: u64) -> bool {
+        number >> (SERIAL_BITS + SHARD_BITS) & LOCAL != 0
     }
 
     pub fn make(&self, shard: usize, serial: u64) -> u64 {
@@ -52,7 +64,8 @@ impl Numbers {
     }
 }
 
-const GENERATION_BITS: u32 = 12;
+/// In a generation: beyond all that are counted.
+const LOCAL: u64 = 1 << 11;
 const SERIAL_BITS: u32 = 46;
 const SHARD_BITS: u32 = 6;
 const SERIAL_MASK: u64 = (1 << SERIAL_BITS) - 1;
@@ -133,6 +146,10 @@ mod tests {
         );
         assert_eq!(numbers.read(Numbers::new(4).make(1, 7)), Err(Status::Stale));
         assert_ne!(Numbers::new(0).make(0, Numbers::start(0)), 0);
+        let local = Numbers::local(3).make(63, 7);
+        assert!(Numbers::is_local(local) && !Numbers::is_local(number));
+        assert_eq!(Numbers::local(3).read(local), Ok((63, 7)));
+        assert_eq!(Numbers::local(4).read(local), Err(Status::Forked));
     }
 
     #[test]

@@ -279,9 +279,9 @@ impl Scene<'_> {
             .commit(&mut key.state, self.now, at, &weights);
         let (permit, fence) = match asker {
             Asker::Pace => (self.spent(key.id, &key.named, booking, true), 0),
-            Asker::Sink(Sink::Queue(queue)) => {
-                let tell = Tell::on(queue, 0, request.user_data);
-                self.permit(key, booking, &terms, Some(tell))
+            Asker::Sink(sink) => {
+                let tell = Tell::of(sink, 0, request.user_data);
+                self.permit(key, booking, &terms, tell)
             }
             _ => self.permit(key, booking, &terms, None),
         };

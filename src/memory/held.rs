@@ -7,7 +7,7 @@ use super::scene::Scene;
 use crate::decision::{Decision, Status};
 use crate::limit::decide::Booking;
 use crate::limit::time::{Span, Time};
-use crate::op::Request;
+use crate::op::{Request, Sink};
 use crate::permit::Numbers;
 use crate::queue::Queue;
 use crate::timer::Due;
@@ -62,12 +62,19 @@ pub(super) struct Tell {
 }
 
 impl Tell {
-    pub fn on(queue: &Arc<Queue>, op: u64, user_data: u64) -> Tell {
-        Tell {
+    /// Who took the grant by a queue can be told there. `op`: 0 where it was granted at once; a part has
+    /// that of the whole.
+    pub fn of(sink: &Sink, op: u64, user_data: u64) -> Option<Tell> {
+        let (queue, op) = match sink {
+            Sink::Queue(queue) => (queue, op),
+            Sink::Relay(relay) => (relay.queue.as_ref()?, relay.op),
+            Sink::Thread(_) | Sink::Callback(_) => return None,
+        };
+        Some(Tell {
             queue: Arc::downgrade(queue),
             op,
             user_data,
-        }
+        })
     }
 }
 

@@ -50,8 +50,8 @@ pub struct Options {
     pub max_penalty: Span,
     /// Lease of a permit whose limit and request name none.
     pub lease: Span,
-    /// How many forks lie between the process that loaded the library and this one.
-    pub fork_generation: u64,
+    /// What permits and operations are known by.
+    pub numbers: Numbers,
 }
 
 /// The backend of one client in one process.
@@ -86,7 +86,7 @@ impl Memory {
             clock,
             callbacks,
             stats,
-            numbers: Numbers::new(options.fork_generation),
+            numbers: options.numbers,
             queues: Queues::default(),
             shards: shards
                 .map(|i| Mutex::new(Shard::new(i, Numbers::start(names.seed(i)))))

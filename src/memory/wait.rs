@@ -211,10 +211,7 @@ impl Scene<'_> {
             unreachable!("only what is booked starts")
         };
         let op = self.memory.numbers.make(self.book.index, serial);
-        let tell = match &wait.sink {
-            Sink::Queue(queue) => Some(Tell::on(queue, op, wait.user_data)),
-            Sink::Thread(_) | Sink::Callback(_) => None,
-        };
+        let tell = Tell::of(&wait.sink, op, wait.user_data);
         let (permit, fence) = self.permit(key, booking, &wait.terms, tell);
         let decision = Decision {
             permit,

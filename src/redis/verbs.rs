@@ -20,7 +20,7 @@ impl Redis {
         let ready = match &sink {
             Sink::Callback(_) => self.callbacks.ready().and_then(|()| self.timer.ready()),
             Sink::Queue(_) => self.timer.ready(),
-            Sink::Thread(_) => Ok(()),
+            Sink::Thread(_) | Sink::Relay(_) => Ok(()),
         };
         match ready.and_then(|()| self.begin(named, request, sink)) {
             Err(status) => refused(request, status),

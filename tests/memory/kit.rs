@@ -14,6 +14,7 @@ use limiter::limit::time::{Span, Time};
 use limiter::limit::token_bucket::TokenBucket;
 use limiter::memory::{Memory, Named, Options};
 use limiter::op::{Request, Sink, Weights};
+use limiter::permit::Numbers;
 use limiter::queue::Queue;
 use limiter::stats::{Stats, Totals};
 
@@ -29,7 +30,7 @@ pub const OPTIONS: Options = Options {
     max_waiting: 100_000,
     max_penalty: Span::secs(3_600),
     lease: Span::secs(30),
-    fork_generation: 0,
+    numbers: Numbers::new(0),
 };
 
 impl World {

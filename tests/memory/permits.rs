@@ -7,6 +7,7 @@ use limiter::decision::Status::*;
 use limiter::limit::time::Span;
 use limiter::memory::Options;
 use limiter::op::Request;
+use limiter::permit::Numbers;
 
 use crate::kit::*;
 
@@ -36,7 +37,7 @@ fn garbage_and_the_parents_permits_are_told_apart_and_have_no_effect() {
     let child = World::with(
         Clock::virtual_clock(),
         Options {
-            fork_generation: 2,
+            numbers: Numbers::new(2),
             ..OPTIONS
         },
         None,

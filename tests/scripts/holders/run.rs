@@ -12,6 +12,7 @@ use limiter::limit::time::{Span, Time};
 use limiter::limit::weights::Weights;
 use limiter::memory::{Memory, Named, Options};
 use limiter::op::{self, Request, Sink};
+use limiter::permit::Numbers;
 use limiter::queue::Queue;
 use limiter::redis::wire::{Answer, Batch, Era, Head, Holding, Id, Note, Outcome, Reply, Target};
 use limiter::stats::Stats;
@@ -65,7 +66,7 @@ impl Run {
             max_waiting: 1_000,
             max_penalty: Span::secs(3_600),
             lease: LEASE,
-            fork_generation: 0,
+            numbers: Numbers::new(0),
         };
         let stats = Arc::new(Stats::default());
         let clock = Arc::new(Clock::virtual_clock());
