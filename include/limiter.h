@@ -78,8 +78,8 @@
  *   Handles stay valid in a forked child, also in a grandchild and through daemon(). The child's
  *   first call makes it a background of its own; the parent's threads, connections, permits and
  *   waits stay the parent's (its permits answer LIMITER_FORKED in the child). A memory client starts
- *   afresh in the child. A queue keeps its descriptor's number. Free handles in the child or
- *   leave them; neither disturbs the parent.
+ *   afresh in the child. A queue keeps its descriptor's number, unless the child has closed it and
+ *   put something else there. Free handles in the child or leave them; neither disturbs the parent.
  *
  * LEAVING
  *   A process may exit, return from main or be killed at any moment and in any state: the exit code
@@ -828,7 +828,9 @@ limiter_status limiter_queue_new(struct limiter_client_t *client,
  * The queue's descriptor: readable as long as completions wait, for poll, epoll, kqueue or an event
  * library. Do not read, write or close it. Its number stays the same for the queue's life, also across
  * fork; call this or any other function on the queue once in the child before the child polls the
- * descriptor. Negative: a status.
+ * descriptor. A child that closes all descriptors, as daemons do, does so before that call; if it has
+ * something else on the number by then, that is left alone and the queue has another: ask again.
+ * Negative: a status.
  */
 LIMITER_API
 int32_t limiter_queue_fd(const struct limiter_queue_t *queue);

@@ -1,9 +1,9 @@
 //! The backends behind the handles: the same verbs, whichever it is.
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::decision::{Decision, Status};
+use crate::fork::Lent;
 use crate::limit::decide::Limits;
 use crate::limit::time::{Span, Time};
 use crate::memory::{self, Memory};
@@ -60,7 +60,7 @@ impl Backend {
         }
     }
 
-    pub fn queue(&self, descriptor: OwnedFd) -> Arc<Queue> {
+    pub fn queue(&self, descriptor: Lent) -> Arc<Queue> {
         either!(self, it => it.queue(descriptor))
     }
 

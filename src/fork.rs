@@ -6,8 +6,10 @@
 //! child: the atfork handler only counts, and the first use in a new generation builds a new value
 //! and leaks the inherited one.
 #![allow(unsafe_code)]
+use std::ffi::c_int;
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::mem::ManuallyDrop;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 
 static GENERATION: AtomicU64 = AtomicU64::new(0);
@@ -32,22 +34,101 @@ pub fn watch() {
     }
 }
 
-/// Puts `descriptor` in the place of the inherited descriptor `number`, so that a number the host knows
-/// stays valid in the child while the parent's object is left alone.
-pub fn replace(descriptor: OwnedFd, number: RawFd) -> io::Result<OwnedFd> {
-    // SAFETY: plain system call; `number` was ours in the parent and nothing owns it in this process.
-    let taken = unsafe { libc::dup3(descriptor.as_raw_fd(), number, libc::O_CLOEXEC) };
-    if taken < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    Ok(unsafe { OwnedFd::from_raw_fd(taken) })
+/// A descriptor whose number the host knows. The host inherits it on a fork; in the child it may have closed
+/// it, as daemons close everything, and have opened something of its own on that number.
+///
+/// So a number is only touched after looking whose it is. All eventfds are one inode, and the kernel gives
+/// their ids out again, so neither tells one from another. What an open file does keep, whoever inherits
+/// it, is where its signals go: a lent one names a signal, which is never sent (O_ASYNC is off), and the
+/// process that opened it.
+pub struct Lent(ManuallyDrop<OwnedFd>);
+
+/// Who opened what a number stands for.
+#[derive(PartialEq, Eq)]
+enum Opener {
+    /// This process, here.
+    Us,
+    /// A process that this one was forked from.
+    Ancestor,
+    /// Not this library; or nobody, it is free.
+    Stranger,
 }
 
-/// Closes an inherited descriptor that nothing owns in this process; a negative number is none.
-pub fn close(number: RawFd) {
-    if number >= 0 {
-        // SAFETY: as in replace().
+/// The largest signal: a descriptor's default is none.
+const MARK: c_int = 64;
+/// Of fcntl(2), which the libc crate does not name.
+const F_SETSIG: c_int = 10;
+const F_GETSIG: c_int = 11;
+
+impl Lent {
+    pub fn new(descriptor: OwnedFd) -> io::Result<Lent> {
+        let number = descriptor.as_raw_fd();
+        control(number, F_SETSIG, MARK)?;
+        control(number, libc::F_SETOWN, std::process::id() as c_int)?;
+        Ok(Lent(ManuallyDrop::new(descriptor)))
+    }
+
+    /// The same on `number`, if that is the one an ancestor lent, or free. The parent's object stays as it
+    /// is. Where the host has something of its own there, it keeps the number it has.
+    pub fn at(self, number: RawFd) -> io::Result<Lent> {
+        let here = self.0.as_raw_fd();
+        if here == number {
+            return Ok(self);
+        }
+        let taken = match opener(number) {
+            // SAFETY: a plain system call; nothing in this process owns what is replaced.
+            Opener::Ancestor => match unsafe { libc::dup3(here, number, libc::O_CLOEXEC) } {
+                -1 => return Err(io::Error::last_os_error()),
+                taken => taken,
+            },
+            // The first free number from there on: it is this one, or somebody has this one.
+            _ => control(here, libc::F_DUPFD_CLOEXEC, number)?,
+        };
+        // SAFETY: it was just made. What is not returned is closed.
+        let other = Lent(ManuallyDrop::new(unsafe { OwnedFd::from_raw_fd(taken) }));
+        Ok(if taken == number { other } else { self })
+    }
+}
+
+impl AsFd for Lent {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        if opener(self.0.as_raw_fd()) == Opener::Us {
+            // SAFETY: not used again.
+            unsafe { ManuallyDrop::drop(&mut self.0) };
+        }
+    }
+}
+
+/// Closes what an ancestor lent, if it is still there: nothing owns it in this process.
+pub fn close_inherited(number: RawFd) {
+    if opener(number) == Opener::Ancestor {
+        // SAFETY: as above.
         drop(unsafe { OwnedFd::from_raw_fd(number) });
+    }
+}
+
+fn opener(number: RawFd) -> Opener {
+    if control(number, F_GETSIG, 0).ok() != Some(MARK) {
+        return Opener::Stranger;
+    }
+    // Fails, or answers 0, for one that has ended.
+    match control(number, libc::F_GETOWN, 0) {
+        Ok(owner) if owner == std::process::id() as c_int => Opener::Us,
+        _ => Opener::Ancestor,
+    }
+}
+
+fn control(number: RawFd, command: c_int, argument: c_int) -> io::Result<c_int> {
+    // SAFETY: a plain system call; these commands take a number and no pointer.
+    match unsafe { libc::fcntl(number, command, argument) } {
+        -1 => Err(io::Error::last_os_error()),
+        answer => Ok(answer),
     }
 }
 

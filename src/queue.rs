@@ -1,6 +1,6 @@
 //! A completion queue: what was decided and not yet polled, and a descriptor that says so.
 use crate::sync::{Condvar, Mutex};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Arc, MutexGuard, Weak};
 use std::time::{Duration, Instant};
 
@@ -9,11 +9,12 @@ use nix::sys::eventfd::{EfdFlags, EventFd};
 use nix::unistd;
 
 use crate::decision::{Decision, Status};
+use crate::fork::Lent;
 use crate::mailbox::Mailbox;
 
 /// Completions in the order in which they happened. Its lock is taken last, under a shard's.
 pub struct Queue {
-    descriptor: OwnedFd,
+    descriptor: Lent,
     state: Mutex<State>,
     /// Somebody may poll.
     filled: Condvar,
@@ -39,16 +40,15 @@ enum Key {
 
 impl Queue {
     /// What a queue's descriptor is: non-blocking, closed on exec.
-    pub fn open_descriptor() -> Result<OwnedFd, Status> {
+    pub fn open_descriptor() -> Result<Lent, Status> {
         let flags = EfdFlags::EFD_NONBLOCK | EfdFlags::EFD_CLOEXEC;
-        EventFd::from_flags(flags)
-            .map(OwnedFd::from)
-            .map_err(|_| Status::Resource)
+        let counter = EventFd::from_flags(flags).map_err(|_| Status::Resource)?;
+        Lent::new(counter.into()).map_err(|_| Status::Resource)
     }
 
     /// A queue on a descriptor of [`Queue::open_descriptor`], whose number the caller chooses: after a
     /// fork the child's new one is put in the place of the parent's.
-    pub fn on(descriptor: OwnedFd) -> Queue {
+    pub fn on(descriptor: Lent) -> Queue {
         Queue {
             descriptor,
             state: Mutex::default(),
@@ -185,7 +185,7 @@ pub struct Queues(Mutex<Vec<Weak<Queue>>>);
 impl Queues {
     /// A new queue among them. `closed` is asked once it can be found: either it sees the shutdown, or the
     /// shutdown sees the queue.
-    pub fn open(&self, descriptor: OwnedFd, closed: impl FnOnce() -> bool) -> Arc<Queue> {
+    pub fn open(&self, descriptor: Lent, closed: impl FnOnce() -> bool) -> Arc<Queue> {
         let queue = Arc::new(Queue::on(descriptor));
         let mut all = self.0.lock();
         all.retain(|known| known.strong_count() > 0);

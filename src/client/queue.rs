@@ -1,5 +1,5 @@
 //! A completion queue as a handle: one descriptor number, and a queue of its own in each process.
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::Duration;
@@ -30,17 +30,18 @@ impl ClientQueue {
         Ok(queue)
     }
 
-    /// The queue of this process. After a fork it is a new one, on the same number: whatever the host
-    /// registered with its event loop stays valid.
+    /// The queue of this process. After a fork it is a new one, on the same number (unless the host has
+    /// something else there by now): whatever it registered with its event loop stays valid.
     fn local(&self) -> Result<&Arc<Queue>, Status> {
         self.local.get_or_build(|| {
             let core = self.client.core()?;
             let mut descriptor = Queue::open_descriptor()?;
             let number = self.number.load(Ordering::Relaxed);
             if number >= 0 {
-                descriptor = fork::replace(descriptor, number).map_err(|_| Status::Resource)?;
+                descriptor = descriptor.at(number).map_err(|_| Status::Resource)?;
             }
-            self.number.store(descriptor.as_raw_fd(), Ordering::Relaxed);
+            let number = descriptor.as_fd().as_raw_fd();
+            self.number.store(number, Ordering::Relaxed);
             Ok(core.backend.queue(descriptor))
         })
     }
@@ -75,7 +76,7 @@ impl Drop for ClientQueue {
                 }
             }
             // Inherited and never used here: only this process's copy of the descriptor goes.
-            None => fork::close(*self.number.get_mut()),
+            None => fork::close_inherited(*self.number.get_mut()),
         }
     }
 }

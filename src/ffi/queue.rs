@@ -34,7 +34,9 @@ pub unsafe extern "C" fn limiter_queue_new(
 /// The queue's descriptor: readable as long as completions wait, for poll, epoll, kqueue or an event
 /// library. Do not read, write or close it. Its number stays the same for the queue's life, also across
 /// fork; call this or any other function on the queue once in the child before the child polls the
-/// descriptor. Negative: a status.
+/// descriptor. A child that closes all descriptors, as daemons do, does so before that call; if it has
+/// something else on the number by then, that is left alone and the queue has another: ask again.
+/// Negative: a status.
 ///
 /// # Safety
 /// See the header.

@@ -17,7 +17,6 @@ mod wait;
 mod whole;
 
 use crate::sync::Mutex;
-use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -25,6 +24,7 @@ use std::time::Duration;
 use crate::callback::{self, Callbacks};
 use crate::clock::Clock;
 use crate::decision::{Decision, Status};
+use crate::fork::Lent;
 use crate::limit::decide::Limits;
 use crate::limit::time::{Span, Time};
 use crate::op::{Parker, Request, Sink, cancel_completed};
@@ -107,7 +107,7 @@ impl Memory {
     }
 
     /// A completion queue of this backend; see [`Queue::open_descriptor`].
-    pub fn queue(&self, descriptor: OwnedFd) -> Arc<Queue> {
+    pub fn queue(&self, descriptor: Lent) -> Arc<Queue> {
         self.queues.open(descriptor, || self.is_closed())
     }
 

@@ -30,7 +30,6 @@ pub mod wire;
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hash, Hasher, RandomState};
-use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, Weak};
 use std::time::{Duration, Instant};
@@ -39,6 +38,7 @@ use crate::callback::{self, Callbacks};
 use crate::clock::Clock;
 use crate::config::{Config, Level};
 use crate::decision::Status;
+use crate::fork::Lent;
 use crate::limit::decide::Limits;
 use crate::limit::time::{Span, Time};
 use crate::op::Wakes;
@@ -191,7 +191,7 @@ impl Redis {
     }
 
     /// A completion queue of this backend; see [`Queue::open_descriptor`].
-    pub fn queue(&self, descriptor: OwnedFd) -> Arc<Queue> {
+    pub fn queue(&self, descriptor: Lent) -> Arc<Queue> {
         self.queues.open(descriptor, || self.is_closed())
     }
 

@@ -17,7 +17,7 @@ if [ $# = 0 ]; then
     [ "$mode" != asan ] || set -- $(printf '%s\n' "$@" | grep -v '^fork$')
     # Memcheck takes a part that uses every function; the rest is the same code with other numbers.
     [ "$mode" != valgrind ] || set -- lifecycle bad_config bad_limits bad_request queue callback hooks \
-        waiting observe fork exit
+        waiting observe fork descriptors exit
 fi
 
 warnings="-Wall -Wextra -Werror -pedantic"
@@ -65,7 +65,7 @@ for name in "$@"; do
     if [ -n "$wrap" ]; then
         case $name in
         # A forked child leaves alone what it inherits, and who exits in the middle frees nothing.
-        fork | exit) leaks=--leak-check=no ;;
+        fork | descriptors | exit) leaks=--leak-check=no ;;
         *) leaks="--leak-check=full --show-leak-kinds=definite,possible" ;;
         esac
     fi
