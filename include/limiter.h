@@ -757,7 +757,8 @@ limiter_status limiter_penalize(struct limiter_t *limiter,
 /*
  * `count` (to 65 536) requests without a wait, decided in their order, each for itself, as if by
  * limiter_acquire() one after another: `out[i]` answers `requests[i]`. wait_ms is not read. LIMITER_OK
- * when all were decided, whatever the answers; otherwise nothing was done. One round trip on Redis.
+ * when all were decided, whatever the answers; otherwise nothing was done, and each `out[i]` has the
+ * status of the call. One round trip on Redis.
  */
 LIMITER_API
 limiter_status limiter_try_many(struct limiter_t *limiter,
@@ -901,8 +902,11 @@ LIMITER_API void limiter_queue_free(struct limiter_queue_t *queue);
 /*
  * Starts an acquire whose answer `callback` receives: see CALLBACKS above. LIMITER_PENDING: it will be
  * called exactly once, even where the answer is known already, and perhaps before this returns; `*op`
- * (nullable, and to stay valid until this returns) is the number for limiter_cancel(), also in the
- * decision. Anything else: nothing was started and it is never called. Never waits.
+ * (nullable) is the number for limiter_cancel(), also in the decision, and is set before the callback
+ * runs. Anything else: nothing was started, `*op` is 0, and it is never called. Never waits.
+ *
+ * `user_data` is yours again when the callback runs. It does not run after limiter_cancel() with
+ * LIMITER_DETACH answered LIMITER_OK: then it is yours to free from there.
  */
 LIMITER_API
 LIMITER_MUST_USE
@@ -915,9 +919,12 @@ limiter_status limiter_acquire_cb(struct limiter_t *limiter,
 /*
  * To be called before a task with its limiter_slot, for pools that take a function pointer:
  * limiter_acquire() with the slot's request; the answer is in the slot. Start the task only on
- * LIMITER_OK. LIMITER_INVALID, with nothing taken, while the slot holds a permit.
+ * LIMITER_OK. LIMITER_INVALID, with nothing taken and the slot as it was, while it holds a permit, for
+ * NULL, and for a wrong struct_size.
  */
-LIMITER_API LIMITER_MUST_USE limiter_status limiter_before_task(void *slot);
+LIMITER_API
+LIMITER_MUST_USE
+limiter_status limiter_before_task(void *slot);
 
 /*
  * To be called after the task, with the same slot: releases what limiter_before_task() took and sets the

@@ -60,29 +60,43 @@ pub unsafe trait Versioned: Copy {
     fn struct_size(&self) -> usize;
 }
 
-/// Reads a versioned struct: a smaller one is completed with the defaults, a larger one must be zero
-/// beyond what this library knows.
+/// Whether a struct of some program can have this size: through the fields without which it makes no sense,
+/// and no field cut in two, as they are grouped in eights.
+pub fn can_be(size: usize, least: usize) -> bool {
+    (least..=1 << 16).contains(&size) && size.is_multiple_of(8)
+}
+
+/// The size that a struct tells of itself, if there is nothing in it beyond the `known` bytes.
 ///
 /// # Safety
 /// `from` is null or points at a struct whose first field is its true size.
-pub unsafe fn versioned<T: Versioned>(from: *const T) -> Result<T, Status> {
+pub unsafe fn told_size<T>(from: *const T, least: usize, known: usize) -> Result<usize, Status> {
     if from.is_null() {
         return Err(Status::Invalid);
     }
     let size = unsafe { from.cast::<usize>().read() };
-    // Fields are grouped in eights, so any other size cuts one in two.
-    if size < T::LEAST || size % 8 != 0 || size > 1 << 16 {
+    if !can_be(size, least) {
         return Err(Status::Invalid);
     }
+    let bytes = unsafe { std::slice::from_raw_parts(from.cast::<u8>(), size) };
+    match bytes.iter().skip(known).all(|&b| b == 0) {
+        true => Ok(size),
+        false => Err(Status::Invalid),
+    }
+}
+
+/// Reads a versioned struct: a smaller one is completed with the defaults, a larger one must be zero
+/// beyond what this library knows.
+///
+/// # Safety
+/// As for [`told_size`].
+pub unsafe fn versioned<T: Versioned>(from: *const T) -> Result<T, Status> {
+    let size = unsafe { told_size(from, T::LEAST, size_of::<T>()) }?;
     let mut known = T::INIT;
     // SAFETY: both sides are valid for the smaller of the two sizes.
     unsafe {
-        let bytes = std::slice::from_raw_parts(from.cast::<u8>(), size);
-        if bytes.iter().skip(size_of::<T>()).any(|&b| b != 0) {
-            return Err(Status::Invalid);
-        }
         let copied = size.min(size_of::<T>());
-        std::ptr::copy_nonoverlapping(bytes.as_ptr(), (&raw mut known).cast(), copied);
+        std::ptr::copy_nonoverlapping(from.cast::<u8>(), (&raw mut known).cast(), copied);
     }
     Ok(known)
 }
@@ -90,7 +104,7 @@ pub unsafe fn versioned<T: Versioned>(from: *const T) -> Result<T, Status> {
 /// Reads a versioned struct, or what LIMITER_INIT makes for null.
 ///
 /// # Safety
-/// As for [`versioned`].
+/// As for [`told_size`].
 pub unsafe fn versioned_or_init<T: Versioned>(from: *const T) -> Result<T, Status> {
     match from.is_null() {
         true => Ok(T::INIT),
@@ -101,7 +115,7 @@ pub unsafe fn versioned_or_init<T: Versioned>(from: *const T) -> Result<T, Statu
 /// Reads an array of versioned structs, whose stride is the size the first one tells.
 ///
 /// # Safety
-/// As for [`versioned`], for `count` elements of one size.
+/// As for [`told_size`], for `count` elements of one size.
 pub unsafe fn versioned_array<T: Versioned>(
     from: *const T,
     count: usize,

@@ -68,37 +68,78 @@ pub unsafe fn set_up(
 mod tests {
     use super::*;
     use crate::ffi::args::Versioned;
+    use crate::ffi::callback::{limiter_acquire_cb, limiter_before_task};
     use crate::ffi::client::{limiter_client_free, limiter_client_open};
     use crate::ffi::limiter::{limiter_free, limiter_new};
+    use crate::ffi::queue::{limiter_queue_free, limiter_queue_new, limiter_submit};
     use crate::ffi::types::*;
-    use crate::ffi::verbs::limiter_acquire;
+    use crate::ffi::verbs::*;
+    use std::ptr::{null, null_mut};
+
+    struct World {
+        client: *mut limiter_client_t,
+        limiter: *mut limiter_t,
+        queue: *mut limiter_queue_t,
+    }
+
+    unsafe fn open(kind: u32) -> World {
+        let mut world = World {
+            client: null_mut(),
+            limiter: null_mut(),
+            queue: null_mut(),
+        };
+        let limit = limiter_limit {
+            kind,
+            capacity: 9,
+            period_us: if kind == LIMITER_SEMAPHORE { 0 } else { 1 },
+            ..Versioned::INIT
+        };
+        unsafe {
+            let opened = limiter_client_open(null(), null(), &mut world.client, null_mut(), 0);
+            assert_eq!(opened, LIMITER_OK);
+            let (name, place) = (c"n".as_ptr(), &mut world.limiter);
+            let made = limiter_new(world.client, name, &limit, 1, place, null_mut(), 0);
+            assert_eq!(made, LIMITER_OK);
+            assert_eq!(
+                limiter_queue_new(world.client, &mut world.queue),
+                LIMITER_OK
+            );
+        }
+        world
+    }
+
+    unsafe fn close(world: World) {
+        unsafe {
+            limiter_queue_free(world.queue);
+            limiter_free(world.limiter);
+            assert_eq!(limiter_client_free(world.client), LIMITER_OK);
+        }
+    }
+
+    fn request(key: &str) -> limiter_request {
+        limiter_request {
+            key: key.as_ptr().cast(),
+            key_len: key.len(),
+            user_data: 7,
+            ..Versioned::INIT
+        }
+    }
+
+    /// A decision in which every byte is odd.
+    fn unwritten() -> limiter_decision {
+        let mut decision = std::mem::MaybeUninit::uninit();
+        unsafe {
+            std::ptr::write_bytes(decision.as_mut_ptr(), 0x55, 1);
+            decision.assume_init()
+        }
+    }
 
     /// In this build of the library the key "a bug" panics under its shard's lock.
     #[test]
     fn b_139_a_panic_is_a_status_and_harms_nobody_else() {
         unsafe {
-            let (mut client, mut limiter) = (std::ptr::null_mut(), std::ptr::null_mut());
-            let (url, config, nowhere) = (std::ptr::null(), std::ptr::null(), std::ptr::null_mut());
-            assert_eq!(
-                limiter_client_open(url, config, &mut client, nowhere, 0),
-                LIMITER_OK
-            );
-            let limit = limiter_limit {
-                kind: LIMITER_SEMAPHORE,
-                capacity: 9,
-                ..Versioned::INIT
-            };
-            let made = limiter_new(client, c"n".as_ptr(), &limit, 1, &mut limiter, nowhere, 0);
-            assert_eq!(made, LIMITER_OK);
-            let ask = |key: &str| {
-                let request = limiter_request {
-                    key: key.as_ptr().cast(),
-                    key_len: key.len(),
-                    ..Versioned::INIT
-                };
-                let mut decision = std::mem::MaybeUninit::<limiter_decision>::zeroed();
-                limiter_acquire(limiter, &request, decision.as_mut_ptr())
-            };
+            let world = open(LIMITER_SEMAPHORE);
+            let ask = |key: &str| limiter_acquire(world.limiter, &request(key), &mut unwritten());
             for round in 0..3 {
                 assert_eq!(ask("a bug"), LIMITER_PANIC);
                 // Enough keys that some share the shard of the one that panicked.
@@ -106,8 +147,66 @@ mod tests {
                     assert_eq!(ask(&i.to_string()), LIMITER_OK, "round {round}, key {i}");
                 }
             }
-            limiter_free(limiter);
-            assert_eq!(limiter_client_free(client), LIMITER_OK);
+            close(world);
+        }
+    }
+
+    extern "C" fn never_called(_: *mut std::ffi::c_void, _: *const limiter_decision) {
+        std::process::abort();
+    }
+
+    /// Whatever was in the decision before, it is defined after a bug.
+    #[test]
+    fn a_panic_is_in_the_decision_of_every_verb() {
+        fn check(status: limiter_status, out: &limiter_decision, user_data: u64) {
+            assert_eq!((status, out.status), (LIMITER_PANIC, LIMITER_PANIC));
+            assert_eq!((out.permit, out.op, out.user_data), (0, 0, user_data));
+            assert_eq!((out.index, out.reserved), (LIMITER_NO_INDEX, [0; 5]));
+        }
+        unsafe {
+            let (held, paced) = (open(LIMITER_SEMAPHORE), open(LIMITER_FIXED_WINDOW));
+            let ask = request("a bug");
+            type Verb = unsafe extern "C" fn(
+                *mut limiter_t,
+                *const limiter_request,
+                *mut limiter_decision,
+            ) -> i32;
+            for verb in [limiter_acquire as Verb, limiter_pace, limiter_peek] {
+                let mut out = unwritten();
+                check(verb(paced.limiter, &ask, &mut out), &out, 7);
+            }
+            let mut out = unwritten();
+            check(
+                limiter_submit(held.queue, held.limiter, &ask, &mut out),
+                &out,
+                7,
+            );
+            let (asked, mut many) = ([request("fine"), ask], [unwritten(); 3]);
+            let status = limiter_try_many(held.limiter, asked.as_ptr(), many.as_mut_ptr(), 2);
+            many[..2].iter().for_each(|out| check(status, out, 0));
+            assert_eq!(many[2].permit, unwritten().permit);
+            let mut slot = limiter_slot {
+                struct_size: size_of::<limiter_slot>(),
+                limiter: held.limiter,
+                decision: unwritten(),
+                request: ask,
+            };
+            slot.decision.permit = 0;
+            check(
+                limiter_before_task((&raw mut slot).cast()),
+                &slot.decision,
+                7,
+            );
+            let mut op = 1;
+            let call = Some(never_called as extern "C" fn(_, _));
+            let status = limiter_acquire_cb(held.limiter, &ask, call, null_mut(), &mut op);
+            assert_eq!((status, op), (LIMITER_PANIC, 0));
+            assert_eq!(
+                limiter_pace_ms(paced.limiter, ask.key, ask.key_len, 1),
+                i64::from(LIMITER_PANIC)
+            );
+            close(held);
+            close(paced);
         }
     }
 

@@ -2,7 +2,7 @@
 use std::ffi::{CStr, c_char};
 
 use crate::decision::Status;
-use crate::ffi::args::{handle, write_sized};
+use crate::ffi::args::{handle, told_size, write_sized};
 use crate::ffi::guard::status;
 use crate::ffi::types::*;
 use crate::stats::Totals;
@@ -21,13 +21,8 @@ pub unsafe extern "C" fn limiter_stats_get(
 ) -> limiter_status {
     status(|| unsafe {
         let client = handle(client)?;
-        if stats.is_null() {
-            return Err(Status::Invalid);
-        }
-        let size = stats.cast::<usize>().read();
-        if size < 2 * size_of::<u64>() || size % 8 != 0 {
-            return Err(Status::Invalid);
-        }
+        // What is in it is not read.
+        let size = told_size(stats, 2 * size_of::<u64>(), usize::MAX)?;
         write_sized(stats, size, &limiter_stats::from(client.0.stats()?));
         Ok(Status::Ok)
     })

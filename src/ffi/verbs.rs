@@ -140,7 +140,8 @@ pub unsafe extern "C" fn limiter_penalize(
 
 /// `count` (to 65 536) requests without a wait, decided in their order, each for itself, as if by
 /// limiter_acquire() one after another: `out[i]` answers `requests[i]`. wait_ms is not read. LIMITER_OK
-/// when all were decided, whatever the answers; otherwise nothing was done. One round trip on Redis.
+/// when all were decided, whatever the answers; otherwise nothing was done, and each `out[i]` has the
+/// status of the call. One round trip on Redis.
 ///
 /// # Safety
 /// See the header.
@@ -151,26 +152,31 @@ pub unsafe extern "C" fn limiter_try_many(
     out: *mut limiter_decision,
     count: usize,
 ) -> limiter_status {
-    status(|| unsafe {
+    let decided = guard(Err(Status::Panic), || unsafe {
         let limiter = handle(limiter)?;
-        if count > 65_536 {
-            return Err(Status::Invalid);
-        }
-        if count == 0 {
-            return Ok(Status::Ok);
-        }
-        if out.is_null() {
+        if count > MOST_AT_ONCE || out.is_null() && count > 0 {
             return Err(Status::Invalid);
         }
         let raw = versioned_array(requests, count)?;
         let read: Vec<Request> = raw.iter().map(|r| read(r)).collect::<Result<_, _>>()?;
         let decisions = limiter.0.try_many(&read)?;
-        for (i, decision) in decisions.into_iter().enumerate() {
-            out.add(i).write(decision.into());
-        }
-        Ok(Status::Ok)
-    })
+        assert_eq!(decisions.len(), count, "one for each");
+        Ok(decisions)
+    });
+    let writable = !out.is_null() && count <= MOST_AT_ONCE;
+    for i in 0..if writable { count } else { 0 } {
+        let decision = match &decided {
+            Ok(decisions) => decisions[i],
+            Err(status) => Decision::of(*status),
+        };
+        // SAFETY: `out` has room for `count`.
+        unsafe { out.add(i).write(decision.into()) };
+    }
+    decided.map_or_else(|status| status as limiter_status, |_| LIMITER_OK)
 }
+
+/// Requests in one call.
+const MOST_AT_ONCE: usize = 65_536;
 
 /// One question to a limiter, one answer.
 unsafe fn decide(
@@ -182,7 +188,8 @@ unsafe fn decide(
     unsafe { self::answer(request, answer, |request| ask(&handle(limiter)?.0, request)) }
 }
 
-/// Reads the request, asks, and writes the whole decision, also when nothing could be asked.
+/// Reads the request, asks, and writes the whole decision, also when nothing could be asked, or a bug was
+/// caught.
 ///
 /// # Safety
 /// The pointers are null or valid for the time of the call.
@@ -191,19 +198,21 @@ pub unsafe fn answer(
     answer: *mut limiter_decision,
     ask: impl FnOnce(&Request) -> Result<Decision, Status>,
 ) -> limiter_status {
-    status(|| unsafe {
-        let answer = out(answer)?;
-        let request =
-            versioned_or_init(request).inspect_err(|s| *answer = Decision::of(*s).into())?;
-        let decision = read(&request)
-            .and_then(|request| ask(&request))
-            .unwrap_or_else(|status| Decision {
-                user_data: request.user_data,
-                ..Decision::of(status)
-            });
-        *answer = decision.into();
-        Ok(decision.status)
-    })
+    let Ok(answer) = (unsafe { out(answer) }) else {
+        return LIMITER_INVALID;
+    };
+    let mut user_data = 0;
+    let decided = guard(Err(Status::Panic), || unsafe {
+        let request = versioned_or_init(request)?;
+        user_data = request.user_data;
+        ask(&read(&request)?)
+    });
+    let decision = decided.unwrap_or_else(|status| Decision {
+        user_data,
+        ..Decision::of(status)
+    });
+    *answer = decision.into();
+    decision.status as limiter_status
 }
 
 /// A request as the core takes it.

@@ -76,7 +76,7 @@ static void every_verb_refuses(world *w, const limiter_request *request) {
         case 5: status = limiter_try_many(w->both, request, out, 1); break;
         }
         CHECK_STATUS(status, LIMITER_INVALID);
-        if (verb < 4) {
+        if (verb != 4) {
             CHECK_STATUS(out[0].status, LIMITER_INVALID);
             CHECK_EQ(out[0].permit, 0);
             CHECK_EQ(out[0].op, 0);

@@ -81,6 +81,67 @@ static void the_op_is_nullable(void) {
     free_seen(self);
 }
 
+/* The callback thread is kept awake, so that it runs each as soon as it can. */
+typedef struct early {
+    limiter_op op;
+    volatile int calls;
+} early;
+
+static void compare_op(void *user_data, const limiter_decision *decision) {
+    early *self = (early *)user_data;
+    CHECK(self->op == decision->op);
+    CHECK_OK(decision->status);
+    self->calls++;
+}
+
+static void the_op_is_set_before_the_callback_runs(void) {
+    enum { MOST = 100000 };
+    limiter_client_t *client = open_real();
+    limiter_limit limit = KIND(LIMITER_UNLIMITED);
+    limiter_t *limiter = make1(client, limit);
+    early *each = (early *)calloc(MOST, sizeof *each);
+    int i, times = check_times(MOST);
+    CHECK(each != NULL);
+    for (i = 0; i < times; i++) {
+        CHECK_STATUS(limiter_acquire_cb(limiter, NULL, compare_op, &each[i], &each[i].op),
+                     LIMITER_PENDING);
+    }
+    CHECK_OK(limiter_client_shutdown(client, -1));
+    for (i = 0; i < times; i++) CHECK_EQ(each[i].calls, 1);
+    close_client(client, limiter);
+    free(each);
+}
+
+/* Who detaches owns user_data again, and may free it: the callback has not begun and will not. Who is told
+ * STALE leaves it to the callback. */
+static void free_it(void *user_data, const limiter_decision *decision) {
+    (void)decision;
+    free(user_data);
+}
+
+static void user_data_has_one_owner_whoever_wins(void) {
+    limiter_client_t *client = open_real();
+    limiter_t *limiter = make1(client, limiter_semaphore(1));
+    int i, times = check_times(20000);
+    for (i = 0; i < times; i++) {
+        limiter_request request = ask(NULL, 1, 0);
+        void *user_data = malloc(16);
+        limiter_op op = 0;
+        limiter_status status;
+        CHECK(user_data != NULL);
+        CHECK_STATUS(limiter_acquire_cb(limiter, &request, free_it, user_data, &op), LIMITER_PENDING);
+        if (i % 2) sched_yield();
+        status = limiter_cancel(client, op, LIMITER_DETACH);
+        if (status == LIMITER_OK) {
+            free(user_data);
+        } else {
+            CHECK_STATUS(status, LIMITER_STALE);
+        }
+        CHECK_OK(limiter_reset(limiter, NULL, 0));
+    }
+    close_client(client, limiter);
+}
+
 static void waits_complete_in_order(void) {
     seen *self = new_seen(open_virtual());
     limiter_permit held = try_once(self->limiter, 2).permit;
@@ -287,6 +348,8 @@ int main(int argc, char **argv) {
     static const check_test tests[] = {
         CHECK_TEST(runs_once_on_a_named_thread_even_if_decided_at_once),
         CHECK_TEST(the_op_is_nullable),
+        CHECK_TEST(the_op_is_set_before_the_callback_runs),
+        CHECK_TEST(user_data_has_one_owner_whoever_wins),
         CHECK_TEST(waits_complete_in_order),
         CHECK_TEST(never_while_inside_a_call_of_ours),
         CHECK_TEST(cancel_calls_back_once_and_detach_never),

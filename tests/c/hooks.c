@@ -66,7 +66,7 @@ static void the_slots_request_is_what_is_asked(void) {
 static void slots_that_make_no_sense_are_invalid(void) {
     limiter_client_t *client = open_virtual();
     limiter_t *limiter = make1(client, limiter_semaphore(5));
-    static const size_t sizes[] = {0, 8, 16, 64, 143};
+    static const size_t sizes[] = {0, 8, 16, 64, 143, 168, 217, 65544, SIZE_MAX - 7};
     limiter_slot slot = LIMITER_INIT(limiter_slot);
     size_t i;
     CHECK_STATUS(limiter_before_task(&slot), LIMITER_INVALID); /* no limiter */
@@ -89,6 +89,43 @@ static void slots_that_make_no_sense_are_invalid(void) {
     slot.decision.permit = 0;
     CHECK_OK(limiter_before_task(&slot));
     limiter_after_task(&slot);
+    close_client(client, limiter);
+}
+
+/* Slots of an older and of a later program, and of one whose request says it goes on beyond its slot. */
+static void slots_of_other_sizes(void) {
+    limiter_client_t *client = open_virtual();
+    limiter_t *limiter = make1(client, limiter_semaphore(5));
+    struct {
+        limiter_slot slot;
+        uint64_t more[2];
+    } later;
+    size_t least = offsetof(limiter_slot, request) + offsetof(limiter_request, weights);
+    limiter_slot fresh = LIMITER_INIT(limiter_slot);
+    memset(&later, 0, sizeof later);
+    later.slot = fresh;
+    later.slot.limiter = limiter;
+    later.slot.struct_size = least; /* an older one: key and weight, no more */
+    later.slot.request.struct_size = offsetof(limiter_request, weights);
+    later.slot.request.flags = 1u << 31; /* not in it */
+    CHECK_OK(limiter_before_task(&later.slot));
+    limiter_after_task(&later.slot);
+    later.slot.request.struct_size = sizeof(limiter_request); /* beyond the slot's end */
+    later.slot.request.flags = 0;
+    CHECK_STATUS(limiter_before_task(&later.slot), LIMITER_INVALID);
+    later.slot.struct_size = sizeof later;
+    CHECK_OK(limiter_before_task(&later.slot));
+    limiter_after_task(&later.slot);
+    later.slot.request.struct_size = sizeof(limiter_request) + sizeof later.more; /* it grew */
+    CHECK_OK(limiter_before_task(&later.slot));
+    limiter_after_task(&later.slot);
+    later.more[1] = 1; /* something that this library does not know */
+    CHECK_STATUS(limiter_before_task(&later.slot), LIMITER_INVALID);
+    later.slot.request.struct_size = sizeof(limiter_request);
+    CHECK_STATUS(limiter_before_task(&later.slot), LIMITER_INVALID);
+    CHECK_EQ(later.slot.decision.permit, 0);
+    CHECK_EQ(stats_of(client).in_flight, 0);
+    CHECK_EQ(stats_of(client).granted, 3);
     close_client(client, limiter);
 }
 
@@ -140,6 +177,7 @@ int main(int argc, char **argv) {
         CHECK_TEST(a_slot_that_holds_a_permit_takes_no_second),
         CHECK_TEST(the_slots_request_is_what_is_asked),
         CHECK_TEST(slots_that_make_no_sense_are_invalid),
+        CHECK_TEST(slots_of_other_sizes),
         CHECK_TEST(a_pool_never_runs_more_than_the_limit),
     };
     return check_main(argc, argv, tests, CHECK_COUNT(tests));
