@@ -4,8 +4,8 @@
 -- ticket: first in, first out. 4 who they are: by id, "weights;fence;channel;deadline;booking": weights
 -- are what it holds, or what it asked for; deadline is that of a wait (0: none); booking is what a granted
 -- id took.
--- ARGV: 5 the caller's longest lease; 6 claim, 7 allowance, 8 life of a wait, in microseconds; 9 the
--- caller's channel; 10 the era of the permits it holds here, or ''; 11 a fresh era. Operations:
+-- ARGV: 6 the caller's longest lease; 7 claim, 8 allowance, 9 life of a wait, in microseconds; 10 the
+-- caller's channel; 11 the era of the permits it holds here, or ''; 12 a fresh era. Operations:
 --   A id wait lease weights   acquire, or ask again
 --   R id dead                 release; dead > 0 keeps the id out for so long
 --   C id dead                 end a wait, or return the grant that came before
@@ -41,8 +41,8 @@ end
 
 function holders_of.begin(limits, key, known, now, answer, next_arg, next_weights, ops)
   local E, Q, I = KEYS[2], KEYS[3], KEYS[4]
-  local lease, claim, allowance = tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7])
-  local life, channel, known_era = tonumber(ARGV[8]), ARGV[9], ARGV[10]
+  local lease, claim, allowance = tonumber(ARGV[6]), tonumber(ARGV[7]), tonumber(ARGV[8])
+  local life, channel, known_era = tonumber(ARGV[9]), ARGV[10], ARGV[11]
   local call = redis.call
   local people = key.people or {0, 0, 0, 0, 0, 0, 0, 0, 0}
   local notes, begun, changed = {}, {}, false
@@ -67,7 +67,7 @@ function holders_of.begin(limits, key, known, now, answer, next_arg, next_weight
       last = last and tonumber(last) or now + people[LONGEST]
     end
     forget_all()
-    key.era, people[ENDS] = ARGV[11], 0
+    key.era, people[ENDS] = ARGV[12], 0
     -- What would be over by now anyway is no loss.
     if last > now then people[GRACE] = max(now + people[LONGEST], min(last, now + MAX_AHEAD)) end
   end
@@ -77,7 +77,7 @@ function holders_of.begin(limits, key, known, now, answer, next_arg, next_weight
   if key.stepped then people[KEPT] = 0 end
   if lease > people[LONGEST] then people[LONGEST] = lease end
   if not known then
-    key.era = ARGV[11]
+    key.era = ARGV[12]
     if known_era ~= '' then people[GRACE], changed = now + people[LONGEST], true end
   end
   local counted = people[HELD] + people[QUEUED]

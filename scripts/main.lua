@@ -2,7 +2,8 @@
 -- something changed.
 -- KEYS: 1 the key's text; with a semaphore also 2 to 4, see holders.lua.
 -- ARGV: 1 now in microseconds, or '' for the server's time; 2 not_after, 0 for none; 3 version of the
--- limits; 4 the limits; with a semaphore seven more, see holders.lua; then the operations:
+-- limits; 4 the limits; 5 when they were opened, by the server's clock; 0 or less: so long ago; with a
+-- semaphore seven more, see holders.lua; then the operations:
 --   P wait weights     book a time at most so far ahead; wait < 0 is without limit
 --   U booking          give back a booking that is not due
 --   K weights          look
@@ -24,7 +25,9 @@ local not_after = tonumber(ARGV[2])
 if not_after > 0 and raw_now > not_after then return {show(raw_now)} end
 
 local version, limits = tonumber(ARGV[3]), parse_limits(ARGV[4])
-local arg = holders_of and 12 or 5
+local opened = tonumber(ARGV[5])
+if opened <= 0 then opened = max(0, raw_now + opened) end
+local arg = holders_of and 13 or 6
 local key, now
 local dirty, used = false, false
 
@@ -58,7 +61,7 @@ end
 local known = key ~= nil
 if not key then
   key = decide.fresh(limits, raw_now)
-  key.seen, key.skew, key.version, key.params = raw_now, 0, version, ARGV[4]
+  key.seen, key.skew, key.version, key.opened, key.params = raw_now, 0, version, opened, ARGV[4]
 end
 
 -- A clock that steps back: no time has passed, and it goes on from there.
@@ -68,15 +71,15 @@ if now < key.seen then
 end
 key.seen = now
 
-if key.from then
-  if version >= key.version then
-    decide.reconfigure(limits, key.from, key, now)
-    key.params, key.version, dirty = ARGV[4], version, true
-  else
-    limits = key.from
-  end
-elseif version > key.version then
-  key.version, dirty = version, true
+-- Of limits with other numbers those decide that have the higher version, or were opened later: whoever
+-- lost once never wins again, so that nobody can mint anything by taking turns.
+local newer = version > key.version or (version == key.version and opened > key.opened)
+if newer then
+  dirty = dirty or key.from ~= nil or version > key.version
+  if key.from then decide.reconfigure(limits, key.from, key, now) end
+  key.params, key.version, key.opened = ARGV[4], version, opened
+elseif key.from then
+  limits = key.from
 end
 
 local function answer(letter, index, retry, at, fence, position, booking)

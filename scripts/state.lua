@@ -1,9 +1,9 @@
 -- A key as text: one Redis string with everything that is decided by arithmetic.
---   1;seen skew version booked blocked seq epoch epoch_until;limits;state;...;parked
+--   1;seen skew version opened booked blocked seq epoch epoch_until;limits;state;...;parked
 -- and with a semaphore
 --   ;held queued dead fence ticket grace longest ends kept;era
--- (see holders.lua). limits is the parameters' text the state was last decided under; a state is its
--- numbers; parked are bookings with ',' between them, and a booking is "at seq epoch previous|charge|...".
+-- (see holders.lua). limits is the parameters' text the state was last decided under, version and opened
+-- are those of whoever brought it; a state is its numbers; parked are bookings with ',' between them, and a booking is "at seq epoch previous|charge|...".
 -- What was stored may be anybody's: it is checked before it is used. What comes with a call is ours.
 local TOO_LARGE = 9007199254740992
 
@@ -85,12 +85,12 @@ local function parse_key(text, limits, holds)
   local parts, count = {}, #limits
   for part in string.gmatch(text .. ';', '([^;]*);') do parts[#parts + 1] = part end
   if #parts ~= count + (holds and 6 or 4) or parts[1] ~= '1' then return nil end
-  local h = checked(parts[2], 8)
+  local h = checked(parts[2], 9)
   local parked = parse_parked(parts[count + 4], limits)
   if not h or not parked then return nil end
   local key = {
-    seen = h[1], skew = h[2], version = h[3], booked = h[4], blocked = h[5], seq = h[6],
-    epoch = h[7], epoch_until = h[8], params = parts[3], states = {}, parked = parked,
+    seen = h[1], skew = h[2], version = h[3], opened = h[4], booked = h[5], blocked = h[6],
+    seq = h[7], epoch = h[8], epoch_until = h[9], params = parts[3], states = {}, parked = parked,
   }
   for i, limit in ipairs(limits) do
     local state = checked(parts[3 + i], limit.kind.size)
@@ -108,7 +108,7 @@ end
 local function key_text(key)
   local parts = {
     '1',
-    spaced({key.seen, key.skew, key.version, key.booked, key.blocked, key.seq, key.epoch,
+    spaced({key.seen, key.skew, key.version, key.opened, key.booked, key.blocked, key.seq, key.epoch,
       key.epoch_until}),
     key.params,
   }

@@ -310,7 +310,7 @@ async fn ask(driver: &Driver, flight: &Flight) -> Heard {
         };
         let mut batch = key.named.target.batch(head);
         ops().for_each(|op| op.add_to(&mut batch));
-        let (count, class) = (batch.len(), batch.class());
+        let (count, class, told) = (batch.len(), batch.class(), batch.told());
         let request = Request::from(batch.on(&key.bytes));
         redis.stats.stripe(0).backend_calls.add(1);
         let sent = Instant::now();
@@ -325,6 +325,7 @@ async fn ask(driver: &Driver, flight: &Flight) -> Heard {
                 server, answers, ..
             }) => {
                 driver.offset.learn(server, sent, received);
+                key.named.target.learn(told, server);
                 return Ok(answers);
             }
             Err(Malformed(reply)) => {

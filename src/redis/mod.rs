@@ -51,7 +51,7 @@ use driver::Driver;
 use lines::{Item, Line};
 use ops::Wait;
 use spent::Spent;
-use wire::Target;
+use wire::{Openings, Target};
 
 pub use settings::settings;
 
@@ -107,6 +107,7 @@ pub struct Redis {
     shards: Box<[Mutex<Shard>]>,
     next_op: AtomicU64,
     next_named: AtomicU64,
+    openings: Arc<Openings>,
     waiting: AtomicUsize,
     closed: AtomicBool,
     driver: Mutex<Option<Arc<Driver>>>,
@@ -158,6 +159,7 @@ impl Redis {
             shards: (0..Numbers::SHARDS).map(|n| Mutex::new(shard(n))).collect(),
             next_op: AtomicU64::new(seed(Numbers::SHARDS)),
             next_named: AtomicU64::new(0),
+            openings: Arc::default(),
             waiting: AtomicUsize::new(0),
             closed: AtomicBool::new(false),
             driver: Mutex::new(None),
@@ -185,7 +187,8 @@ impl Redis {
         assert!(!limits.holds(), "refused before");
         Arc::new(Named {
             number: self.next_named.fetch_add(1, Ordering::Relaxed),
-            target: Target::new(&self.options.config.prefix, name, &limits),
+            target: Target::new(&self.options.config.prefix, name, &limits)
+                .opened(self.openings.open()),
             limits,
         })
     }

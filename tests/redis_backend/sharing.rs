@@ -46,3 +46,26 @@ fn a_newer_version_wins_over_all_clients() {
     let still = acquire(&narrow, &Request::TRY);
     assert_eq!((still.limit, still.remaining), (10, 7));
 }
+
+#[test]
+fn of_equal_versions_the_last_opened_decides_over_all_clients() {
+    let server = Server::start();
+    let clients: Vec<_> = (0..3).map(|_| open(&server.url())).collect();
+    let first = limiter(&clients[0], "v", &[bucket(40, 1, HOUR)]);
+    // The first call tells a client the server's clock.
+    assert_eq!(acquire(&first, &Request::TRY).limit, 40);
+    let second = limiter(&clients[1], "v", &[bucket(50, 1, HOUR)]);
+    let third = limiter(&clients[0], "v", &[bucket(60, 1, HOUR)]);
+    let again = limiter(&clients[2], "v", &[bucket(60, 1, HOUR)]);
+    assert_eq!(acquire(&second, &Request::TRY).limit, 50);
+    assert_eq!(acquire(&third, &Request::TRY).limit, 60);
+    let mut granted = 3;
+    for _ in 0..40 {
+        for one in [&first, &second, &third, &again] {
+            let decision = acquire(one, &Request::TRY);
+            assert_eq!(decision.limit, 60);
+            granted += usize::from(decision.status == Status::Ok);
+        }
+    }
+    assert_eq!(granted, 60, "nothing is minted by turns");
+}

@@ -1,4 +1,5 @@
-//! Random sequences of calls, parameters and clock steps, asked of the script and of src/limit.
+//! Random sequences of calls, parameters and clock steps, asked of the script and of src/limit; through
+//! several handles with numbers of their own, of which the last opened decides.
 use limiter::limit::decide::{Booking, KeyState, Limits, Outcome};
 use limiter::limit::fixed_window::{Align, FixedWindow};
 use limiter::limit::interval_bucket::IntervalBucket;
@@ -9,7 +10,7 @@ use limiter::limit::sliding_log::SlidingLog;
 use limiter::limit::time::{Monotone, Span, Time};
 use limiter::limit::token_bucket::TokenBucket;
 use limiter::limit::weights::Weights;
-use limiter::redis::wire::{self, Answer, Batch, Head, Reply, Target};
+use limiter::redis::wire::{self, Answer, Batch, Head, Opened, Reply, Target};
 
 use crate::random::{Random, seeds};
 use crate::server::Server;
@@ -59,14 +60,18 @@ fn limits(random: &mut Random, kinds: &[u64], version: u32) -> Limits {
 
 /// What the pure algorithms make of the same calls.
 struct Model {
-    key: Option<(KeyState, Limits)>,
+    key: Option<(KeyState, Limits, Rank)>,
     clock: Monotone,
 }
+
+/// Version, and when it was opened.
+type Rank = (u32, u64);
 
 /// The model's present: the key as it is stored, the limits it is decided under, and the time.
 struct Present {
     key: KeyState,
     limits: Limits,
+    rank: Rank,
     now: Time,
 }
 
@@ -82,7 +87,10 @@ struct Run {
     model: Model,
     raw: u64,
     limits: Limits,
+    opened: u64,
     target: Target,
+    /// Limits of the same name, and when they were opened; any of them may be used again.
+    handles: Vec<(Limits, u64)>,
     /// The clock as it would be stored, and whether it was shows in the writes.
     ahead: Monotone,
     writes: usize,
@@ -99,7 +107,7 @@ fn same_rules(a: &Limits, b: &Limits) -> bool {
 
 impl Run {
     fn new(limits: Limits) -> Run {
-        Run {
+        let mut run = Run {
             server: Server::new(),
             model: Model {
                 key: None,
@@ -107,17 +115,28 @@ impl Run {
             },
             raw: 1_700_000_000_000_000,
             target: Target::new("l", NAME, &limits),
-            limits,
+            limits: limits.clone(),
+            opened: 0,
+            handles: vec![],
             ahead: Monotone::default(),
             writes: 0,
             made: vec![],
             seen: vec![],
-        }
+        };
+        run.open(limits, 1);
+        run
     }
 
-    fn change(&mut self, limits: Limits) {
-        self.target = Target::new("l", NAME, &limits);
-        self.limits = limits;
+    fn open(&mut self, limits: Limits, opened: u64) {
+        self.handles.push((limits, opened));
+        self.take(self.handles.len() - 1);
+    }
+
+    fn take(&mut self, handle: usize) {
+        let (limits, opened) = self.handles[handle].clone();
+        self.seen.push(format!("opened {opened}: {limits:?}"));
+        self.target = Target::new("l", NAME, &limits).opened(Opened::At(Time(opened)));
+        (self.limits, self.opened) = (limits, opened);
     }
 
     /// The answer, at the expected time.
@@ -130,7 +149,7 @@ impl Run {
         op(&mut batch);
         let call = batch.on(b"k");
         let text = |arg: &[u8]| String::from_utf8_lossy(arg).into_owned();
-        let asked: Vec<String> = call.args.iter().skip(4).map(text).collect();
+        let asked: Vec<String> = call.args.iter().skip(5).map(text).collect();
         self.seen.push(format!("{} {asked:?}", self.raw));
         let reply = self
             .server
@@ -168,25 +187,28 @@ impl Run {
         self.writes = self.server.data.writes.get();
         self.ahead = self.model.clock;
         let now = self.ahead.observe(raw);
-        let (key, limits) = match self.model.key.clone() {
-            None => (self.limits.fresh(now), self.limits.clone()),
-            Some((mut key, stored)) => {
-                if self.limits.version() < stored.version() {
-                    (key, stored)
-                } else {
-                    self.limits.reconfigure(&stored, &mut key, now);
-                    (key, self.limits.clone())
-                }
+        let mine = (self.limits.version(), self.opened);
+        let (key, limits, rank) = match self.model.key.clone() {
+            None => (self.limits.fresh(now), self.limits.clone(), mine),
+            Some((mut key, stored, rank)) if mine > rank => {
+                self.limits.reconfigure(&stored, &mut key, now);
+                (key, self.limits.clone(), mine)
             }
+            Some(as_stored) => as_stored,
         };
-        Present { key, limits, now }
+        Present {
+            key,
+            limits,
+            rank,
+            now,
+        }
     }
 
     /// What the script stored, the model stores.
     fn keep(&mut self, at: Present) {
         if self.server.data.writes.get() != self.writes {
             self.model = Model {
-                key: Some((at.key, at.limits)),
+                key: Some((at.key, at.limits, at.rank)),
                 clock: self.ahead,
             };
         }
@@ -342,8 +364,11 @@ fn step(run: &mut Run, random: &mut Random, kinds: &[u64]) {
         1 => run.raw += random.pick(&[3_600_000_000, 400_000_000_000_000]),
         2 => {
             let version = run.limits.version() + random.below(2) as u32;
-            run.change(limits(random, kinds, version));
+            // Two may be opened at one time.
+            let opened = run.opened + random.below(2);
+            run.open(limits(random, kinds, version), opened);
         }
+        3..=5 => run.take(random.below(run.handles.len() as u64) as usize),
         _ => run.raw += random.pick(&spans),
     }
     run.raw = run.raw.min(3_000_000_000_000_000);
@@ -421,4 +446,52 @@ fn several_together() {
     sequences(8, |random| {
         (0..2 + random.below(3)).map(|_| random.below(7)).collect()
     });
+}
+
+/// What two handles of one version let pass that are used in turns, within so many steps of `step`.
+fn by_turns(one: &Limits, other: &Limits, steps: u64, step: u64) -> u64 {
+    let mut run = Run::new(one.clone());
+    run.open(other.clone(), 2);
+    let mut passed = 0;
+    for n in 0..steps {
+        run.take(n as usize % 2);
+        let before = run.made.len();
+        run.book(Weights::One(1), Some(Span::ZERO));
+        passed += (run.made.len() - before) as u64;
+        run.raw += step;
+    }
+    passed
+}
+
+#[test]
+fn handles_that_take_turns_admit_no_more_than_the_larger_one_would() {
+    let limits = |rule| {
+        let limit = Limit {
+            rule,
+            per_call: false,
+        };
+        Limits::new(vec![limit], 3).unwrap()
+    };
+    let second = Span::secs(1);
+    let bucket = |capacity, refill| {
+        limits(Rule::TokenBucket(
+            TokenBucket::new(capacity, refill, second, false).unwrap(),
+        ))
+    };
+    let steps = |capacity, refill| {
+        let rule = IntervalBucket::new(capacity, refill, second, false).unwrap();
+        limits(Rule::IntervalBucket(rule))
+    };
+    let pacer = |burst, rate| limits(Rule::Pacer(Pacer::new(burst, rate, second, 500).unwrap()));
+    // 400 tries in two seconds: the larger one's burst and rate.
+    for (small, large, most) in [
+        (bucket(2, 1), bucket(20, 10), 20 + 2 * 10),
+        (steps(2, 1), steps(20, 10), 20 + 2 * 10),
+        (pacer(0, 10), pacer(10, 10), 11 + 2 * 10),
+    ] {
+        for (one, other) in [(&small, &large), (&large, &small)] {
+            let passed = by_turns(one, other, 400, 5_000);
+            assert!(passed <= most, "{passed} {one:?} {other:?}");
+        }
+    }
 }

@@ -1,7 +1,9 @@
 //! A batch of operations on one key, as a script call.
 use std::fmt::Write;
 use std::sync::Arc;
+use std::time::Instant;
 
+use super::opened::{Opened, Told};
 use super::{Era, Id};
 use crate::limit::decide::Limits;
 use crate::limit::time::{Span, Time};
@@ -18,6 +20,7 @@ pub struct Target {
     /// Version and parameters of the limits.
     version: String,
     parameters: String,
+    opened: Opened,
     holds: bool,
 }
 
@@ -53,6 +56,7 @@ pub struct Holding<'a> {
 #[derive(Clone, Debug)]
 pub struct Batch<'a> {
     target: &'a Target,
+    told: Told,
     args: Args,
     ops: usize,
     class: Class,
@@ -66,8 +70,19 @@ impl Target {
             script: Script::new(script::source(limits)),
             version: limits.version().to_string(),
             parameters: script::parameters(limits),
+            opened: Opened::default(),
             holds: limits.holds(),
         }
+    }
+
+    /// The same, as of then.
+    pub fn opened(self, opened: Opened) -> Target {
+        Target { opened, ..self }
+    }
+
+    /// A call with a batch that told so was run when the server's clock stood at `server`.
+    pub fn learn(&self, told: Told, server: Time) {
+        self.opened.learn(told, server);
     }
 
     pub fn holds(&self) -> bool {
@@ -106,8 +121,14 @@ impl Target {
         args.push_number(head.not_after.map_or(0, |at| at.0))
             .push(&self.version)
             .push(&self.parameters);
+        let told = self.opened.told(Instant::now());
+        match told {
+            Told::At(time) => args.push_number(time.0),
+            Told::Ago(span) => args.push(format!("-{}", span.0)),
+        };
         Batch {
             target: self,
+            told,
             args,
             ops: 0,
             class: Class::Idempotent,
@@ -229,6 +250,11 @@ impl Batch<'_> {
     /// Admits nothing for so long.
     pub fn penalize(&mut self, span: Span) {
         self.op("Z").push_number(span.0);
+    }
+
+    /// What it tells of when the limiter was opened, for [`Target::learn`].
+    pub fn told(&self) -> Told {
+        self.told
     }
 
     pub fn len(&self) -> usize {

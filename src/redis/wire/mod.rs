@@ -2,13 +2,16 @@
 //! of its answers. See scripts/main.lua for their meaning.
 //!
 //! - [`ask`]: a batch of operations on one key becomes a call.
+//! - [`opened`]: whose numbers decide.
 //! - [`reply`]: what came back, as types.
 mod ask;
+mod opened;
 mod reply;
 
 use std::fmt;
 
 pub use ask::{Batch, Head, Holding, Target};
+pub use opened::{Opened, Openings, Told};
 pub use reply::{Answer, Malformed, Outcome, Reply};
 
 /// The code of the error for a key that holds none of our texts.

@@ -51,7 +51,7 @@ fn step(run: &mut Run, random: &mut Random, kinds: &[u64]) {
         0 => kinds.iter().map(|_| random.below(4)).collect(),
         _ => vec![random.pick(&[0, 1, 1, 1, 2, 3, 5]); kinds.len()],
     };
-    match random.below(24) {
+    match random.below(25) {
         0..=5 => {
             // No two deadlines at one time: their order would be the timer's alone.
             let wait = random.pick(&[0, 0, 1_500_000, 5_000_000, 60_000_000]);
@@ -76,6 +76,7 @@ fn step(run: &mut Run, random: &mut Random, kinds: &[u64]) {
             let version = run.limits.version() + random.below(2) as u32;
             run.change(limits(random, kinds, version));
         }
+        16 => run.take(random.below(8) as usize),
         _ => run.pass(Span(
             random.pick(&[0, 1, 1_000, 250_000, 1_000_000, 3_000_000, 20_000_000]),
         )),

@@ -14,7 +14,10 @@ use limiter::memory::{Memory, Named, Options};
 use limiter::op::{self, Request, Sink};
 use limiter::permit::Numbers;
 use limiter::queue::Queue;
-use limiter::redis::wire::{Answer, Batch, Era, Head, Holding, Id, Note, Outcome, Reply, Target};
+use limiter::redis::keys::Names;
+use limiter::redis::wire::{
+    Answer, Batch, Era, Head, Holding, Id, Note, Opened, Outcome, Reply, Target,
+};
 use limiter::stats::Stats;
 
 use crate::server::Server;
@@ -49,8 +52,12 @@ pub struct Run {
     pub memory: Arc<Memory>,
     queue: Arc<Queue>,
     pub limits: Limits,
-    named: Arc<Named>,
-    target: Target,
+    /// Its state's name in Redis.
+    key: String,
+    /// The same limiters on both sides, as they were opened, and the one in use.
+    handles: Vec<Arc<Named>>,
+    targets: Vec<Target>,
+    used: usize,
     pub waits: Vec<Wait>,
     permits: Vec<Permit>,
     /// What the script's side saw end since it was last compared: (op, how).
@@ -71,12 +78,15 @@ impl Run {
         let stats = Arc::new(Stats::default());
         let clock = Arc::new(Clock::virtual_clock());
         let memory = Memory::new(clock, options, stats, Callbacks::new(None));
+        let named = memory.limiter(NAME, limits.clone());
         Run {
             server: Server::new(),
             queue: memory.queue(Queue::open_descriptor().unwrap()),
-            named: memory.limiter(NAME, limits.clone()),
+            handles: vec![named],
             memory,
-            target: Target::new("l", NAME, &limits),
+            key: Names::new("l", NAME, &limits).keys(KEY).next().unwrap(),
+            targets: vec![target(&limits, 1)],
+            used: 0,
             limits,
             waits: vec![],
             permits: vec![],
@@ -96,17 +106,30 @@ impl Run {
     }
 
     pub fn change(&mut self, limits: Limits) {
-        self.named = self.memory.limiter(NAME, limits.clone());
-        self.target = Target::new("l", NAME, &limits);
+        self.handles.push(self.memory.limiter(NAME, limits.clone()));
+        self.used = self.targets.len();
+        self.targets.push(target(&limits, self.used as u64 + 1));
         self.seen.push(format!("now {:?}", limits.limits()));
         self.limits = limits;
+        // A key in Redis hears of the change by its next call.
+        self.ask(|batch| batch.peek(&Weights::One(0)));
         // The embedded backend refuses the hopeless at the next call; the script when they ask again.
-        self.memory.peek(&self.named, &request(&[0], None));
+        self.memory.peek(self.named(), &request(&[0], None));
         for wait in self.waits.clone() {
             if wait.granted.is_none() {
                 self.claim(wait.id);
             }
         }
+    }
+
+    /// From now on through the handle that was opened then.
+    pub fn take(&mut self, which: usize) {
+        self.used = which % self.handles.len();
+        self.seen.push(format!("handle {}", self.used));
+    }
+
+    fn named(&self) -> &Arc<Named> {
+        &self.handles[self.used]
     }
 
     pub fn ask(&mut self, op: impl FnOnce(&mut Batch)) -> Answer {
@@ -116,7 +139,11 @@ impl Run {
             now: Some(now),
             not_after: None,
         };
-        let mut batch = self.target.holding(
+        // A key that is not stored is made with the numbers of whoever comes first.
+        let newest = self.targets.len() - 1;
+        let stored = self.server.data.stored(&self.key);
+        let target = &self.targets[if stored.is_some() { self.used } else { newest }];
+        let mut batch = target.holding(
             head,
             Holding {
                 known: None,
@@ -131,7 +158,7 @@ impl Run {
         op(&mut batch);
         let call = batch.on(KEY);
         let text = |arg: &[u8]| String::from_utf8_lossy(arg).into_owned();
-        let asked: Vec<String> = call.args.iter().skip(11).map(text).collect();
+        let asked: Vec<String> = call.args.iter().skip(12).map(text).collect();
         self.seen.push(format!("{} {asked:?}", now.0));
         let reply = self
             .server
@@ -233,7 +260,7 @@ impl Run {
                 settled: false,
             });
         }
-        let figures = self.memory.peek(&self.named, &request(&[0], None));
+        let figures = self.memory.peek(self.named(), &request(&[0], None));
         let answer = self.ask(|batch| batch.peek(&Weights::One(0)));
         assert_eq!(figures_of(&figures), answer.figures, "{}", self.story());
         assert_eq!(self.server.data.without_end(), Vec::<String>::new());
@@ -286,7 +313,7 @@ impl Run {
         let sink = Sink::Queue(self.queue.clone());
         let expected = self
             .memory
-            .acquire(&self.named, &request(&weights, wait), sink);
+            .acquire(self.named(), &request(&weights, wait), sink);
         let each = Weights::Each(weights.clone().into());
         let found = self.ask(|batch| batch.acquire(id, wait, LEASE, &each));
         let deadline = wait.map(|wait| self.now() + wait);
@@ -337,7 +364,7 @@ impl Run {
     }
 
     pub fn peek(&mut self, weights: Vec<u64>) {
-        let expected = self.memory.peek(&self.named, &request(&weights, None));
+        let expected = self.memory.peek(self.named(), &request(&weights, None));
         let each = Weights::Each(weights.into());
         let found = self.ask(|batch| batch.peek(&each));
         let outcome = match expected.status {
@@ -432,7 +459,7 @@ impl Run {
         if self.waits.iter().any(|wait| wait.granted.is_some()) {
             return;
         }
-        self.memory.penalize(&self.named, KEY, span);
+        self.memory.penalize(self.named(), KEY, span);
         self.ask(|batch| batch.penalize(span));
         self.listen();
     }
@@ -441,7 +468,7 @@ impl Run {
         if self.waits.iter().any(|wait| wait.granted.is_some()) {
             return;
         }
-        self.memory.reset(&self.named, KEY);
+        self.memory.reset(self.named(), KEY);
         self.ask(|batch| batch.reset());
         for permit in std::mem::take(&mut self.permits) {
             assert_eq!(self.memory.release(permit.number), Status::Stale);
@@ -450,6 +477,10 @@ impl Run {
         }
         self.listen();
     }
+}
+
+fn target(limits: &Limits, opened: u64) -> Target {
+    Target::new("l", NAME, limits).opened(Opened::At(Time(opened)))
 }
 
 /// Whether a semaphore is among what it takes.
