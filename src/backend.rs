@@ -2,6 +2,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::config::Own;
 use crate::decision::{Decision, Status};
 use crate::fork::Lent;
 use crate::limit::decide::Limits;
@@ -45,10 +46,11 @@ macro_rules! on_limits {
 }
 
 impl Backend {
-    pub fn limiter(&self, name: &[u8], limits: Limits) -> Named {
+    /// Memory has no use for what is the limiter's own: it never fails.
+    pub fn limiter(&self, name: &[u8], limits: Limits, own: Arc<Own>) -> Named {
         match self {
             Backend::Memory(memory) => Named::Memory(memory.limiter(name, limits)),
-            Backend::Redis(redis) => Named::Redis(redis.limiter(name, limits)),
+            Backend::Redis(redis) => Named::Redis(redis.limiter(name, limits, own)),
         }
     }
 
@@ -101,10 +103,7 @@ impl Backend {
     }
 
     pub fn renew(&self, permit: u64, lease: Option<Span>) -> Status {
-        match self {
-            Backend::Memory(memory) => memory.renew(permit, lease),
-            Backend::Redis(redis) => redis.renew(permit),
-        }
+        either!(self, it => it.renew(permit, lease))
     }
 
     pub fn settle(&self, permit: u64, actual: u64) -> Status {

@@ -62,6 +62,11 @@ impl Callbacks {
         })
     }
 
+    /// Who is told of a lost lease.
+    pub fn lost(&self) -> Option<LostHook> {
+        self.lost.clone()
+    }
+
     /// Makes sure that callbacks will run. To be asked before promising one.
     pub fn ready(self: &Arc<Callbacks>) -> Result<(), Status> {
         let mut state = self.state.lock();

@@ -1,6 +1,7 @@
 //! A client's settings: string keys, their ranges and defaults, in one place.
 use std::ops::RangeInclusive;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
 
 use crate::limit::time::Span;
 
@@ -11,6 +12,46 @@ pub enum FailurePolicy {
     Open,
     Closed,
     Local,
+}
+
+impl FailurePolicy {
+    const NAMES: [(&str, FailurePolicy); 4] = [
+        ("error", FailurePolicy::Error),
+        ("open", FailurePolicy::Open),
+        ("closed", FailurePolicy::Closed),
+        ("local", FailurePolicy::Local),
+    ];
+}
+
+/// A limiter's own settings: what it has none of is the client's. May be changed while it is used.
+#[derive(Debug, Default)]
+pub struct Own {
+    /// Index in [`FailurePolicy::NAMES`] plus 1, or 0.
+    on_failure: AtomicU8,
+}
+
+impl Own {
+    /// Sets `key` of a limiter.
+    pub fn set(&self, key: &str, value: &str) -> Result<(), String> {
+        match key {
+            "on_failure" => {
+                let chosen = choice(key, value, &FailurePolicy::NAMES)?;
+                let index = FailurePolicy::NAMES.iter().position(|one| one.1 == chosen);
+                let number = index.map_or(0, |index| index as u8 + 1);
+                self.on_failure.store(number, Ordering::Relaxed);
+                Ok(())
+            }
+            _ => Err(format!("a limiter has no setting \"{}\"", short(key))),
+        }
+    }
+
+    pub fn on_failure(&self, config: &Config) -> FailurePolicy {
+        let number = usize::from(self.on_failure.load(Ordering::Relaxed));
+        let own = number
+            .checked_sub(1)
+            .and_then(|i| FailurePolicy::NAMES.get(i));
+        own.map_or(config.on_failure, |own| own.1)
+    }
 }
 
 /// Which clock a memory client runs on.
@@ -30,6 +71,8 @@ pub struct Config {
     pub prefix: String,
     pub command_timeout: Span,
     pub on_failure: FailurePolicy,
+    /// How many share a limiter, as long as Redis has not said.
+    pub processes: u64,
     pub username: Option<String>,
     pub password: Option<Secret>,
     pub tls_ca_file: Option<String>,
@@ -93,6 +136,7 @@ impl Default for Config {
             prefix: "limiter".into(),
             command_timeout: Span::millis(250),
             on_failure: FailurePolicy::Error,
+            processes: 1,
             username: None,
             password: None,
             tls_ca_file: None,
@@ -136,18 +180,8 @@ impl Config {
             "command_timeout_ms" => {
                 self.command_timeout = Span::millis(number(key, value, 1..=60_000)?)
             }
-            "on_failure" => {
-                self.on_failure = choice(
-                    key,
-                    value,
-                    &[
-                        ("error", FailurePolicy::Error),
-                        ("open", FailurePolicy::Open),
-                        ("closed", FailurePolicy::Closed),
-                        ("local", FailurePolicy::Local),
-                    ],
-                )?
-            }
+            "on_failure" => self.on_failure = choice(key, value, &FailurePolicy::NAMES)?,
+            "processes" => self.processes = number(key, value, 1..=1_000_000)?,
             "username" => self.username = Some(text(key, value, 1..=1024)?),
             "password" => self.password = Some(Secret(text(key, value, 1..=1024)?)),
             "tls_ca_file" => self.tls_ca_file = Some(text(key, value, 1..=4096)?),
@@ -223,6 +257,7 @@ mod tests {
             ("max_waiting", 1, 10_000_000),
             ("max_penalty_ms", 1, 86_400_000),
             ("command_timeout_ms", 1, 60_000),
+            ("processes", 1, 1_000_000),
         ] {
             let mut config = Config::default();
             config.set(key, &least.to_string()).unwrap();
@@ -263,6 +298,24 @@ mod tests {
         );
         let long = "x".repeat(65_536);
         assert!(config.set(&long, "").unwrap_err().len() < 100);
+    }
+
+    #[test]
+    fn a_limiter_has_its_own_policy_or_the_clients() {
+        let (own, mut config) = (Own::default(), Config::default());
+        config.set("on_failure", "closed").unwrap();
+        assert_eq!(own.on_failure(&config), FailurePolicy::Closed);
+        for (name, policy) in FailurePolicy::NAMES {
+            own.set("on_failure", name).unwrap();
+            assert_eq!(own.on_failure(&config), policy);
+        }
+        let message = own.set("on_failure", "shut").unwrap_err();
+        assert!(
+            message.contains("error or open or closed or local"),
+            "{message}"
+        );
+        assert!(own.set("lease_ms", "1").unwrap_err().contains("lease_ms"));
+        assert_eq!(own.on_failure(&config), FailurePolicy::Local);
     }
 
     #[test]

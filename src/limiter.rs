@@ -4,6 +4,7 @@ use std::sync::Arc;
 use crate::backend::Named;
 use crate::callback::{self, Callback};
 use crate::client::{Client, Core};
+use crate::config::Own;
 use crate::decision::{Decision, Status};
 use crate::fork::ForkLocal;
 use crate::limit::decide::Limits;
@@ -20,6 +21,7 @@ pub struct Limiter {
     name: String,
     limits: Limits,
     count: usize,
+    own: Arc<Own>,
     /// What the name means to this process's core.
     named: ForkLocal<Named>,
 }
@@ -40,6 +42,7 @@ impl Limiter {
             name: name.into(),
             limits,
             count: specs.len(),
+            own: Arc::default(),
             named: ForkLocal::empty(),
         };
         let closed = |status| (status, "the client is shut down".into());
@@ -50,6 +53,11 @@ impl Limiter {
         Ok(limiter)
     }
 
+    /// A setting of this limiter's own.
+    pub fn set(&self, key: &str, value: &str) -> Result<(), String> {
+        self.own.set(key, value)
+    }
+
     pub fn client(&self) -> &Arc<Client> {
         &self.client
     }
@@ -57,9 +65,8 @@ impl Limiter {
     fn place(&self) -> Result<(&Core, &Named), Status> {
         let core = self.client.core()?;
         let named = self.named.get_or_build(|| {
-            Ok(core
-                .backend
-                .limiter(self.name.as_bytes(), self.limits.clone()))
+            let (name, own) = (self.name.as_bytes(), self.own.clone());
+            Ok(core.backend.limiter(name, self.limits.clone(), own))
         })?;
         Ok((core, named))
     }

@@ -31,6 +31,10 @@ macro_rules! counters {
         pub struct Totals { $($(#[$doc])* pub $name: u64,)* }
 
         impl Totals {
+            pub fn add(&mut self, other: &Totals) {
+                $(self.$name = self.$name.wrapping_add(other.$name);)*
+            }
+
             fn include(&mut self, stripe: &Stripe) {
                 $(self.$name = self.$name.wrapping_add(stripe.$name.get());)*
             }

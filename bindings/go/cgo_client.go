@@ -129,6 +129,15 @@ func cNewLimiter(client clientHandle, name string, limits []Limit) (limiterHandl
 	return limiter, text.fail(s)
 }
 
+// cSetLimiter sets a limiter's own setting.
+func cSetLimiter(l limiterHandle, name, setting string) error {
+	key, value := C.CString(name), C.CString(setting)
+	defer C.free(unsafe.Pointer(key))
+	defer C.free(unsafe.Pointer(value))
+	var text message
+	return text.fail(C.limiter_set(l, key, value, &text[0], C.size_t(len(text))))
+}
+
 func cFreeLimiter(l limiterHandle) { C.limiter_free(l) }
 
 // cNewQueue makes a queue and tells its descriptor.

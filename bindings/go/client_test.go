@@ -48,7 +48,7 @@ func TestOpenRefusesWhatCannotBeUsed(t *testing.T) {
 func TestEveryOptionIsTaken(t *testing.T) {
 	for name, options := range map[string][]ClientOption{
 		"memory://": {WithVirtualClock(), WithLease(time.Minute), WithMaxWaiting(10), WithMaxPenalty(time.Hour),
-			WithPrefix("p"), WithCommandTimeout(time.Second), WithFailurePolicy(FailLocal)},
+			WithPrefix("p"), WithCommandTimeout(time.Second), WithFailurePolicy(FailLocal), WithProcesses(3)},
 		"redis://localhost:1": {WithCredentials("u", "p"), WithFailurePolicy(FailOpen)},
 	} {
 		c, err := Open(name, options...)
@@ -378,5 +378,27 @@ func TestWrongABIIsSaidClearly(t *testing.T) {
 	out, err := cmd.CombinedOutput()
 	if err != nil || !bytes.Contains(out, []byte("refused")) {
 		t.Errorf("%v: %s", err, out)
+	}
+}
+
+func TestALimiterHasItsOwnFailurePolicy(t *testing.T) {
+	c, err := Open("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	l, err := c.NewLimiter("n", Semaphore(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range []FailurePolicy{"error", FailOpen, FailClosed, FailLocal} {
+		if err := l.SetFailurePolicy(p); err != nil {
+			t.Errorf("%q: %v", p, err)
+		}
+	}
+	for _, p := range []FailurePolicy{"", "OPEN", "open\x00"} {
+		if err := l.SetFailurePolicy(p); !errors.Is(err, ErrConfig) {
+			t.Errorf("%q: %v", p, err)
+		}
 	}
 }

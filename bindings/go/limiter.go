@@ -39,6 +39,16 @@ func (c *Client) NewLimiter(name string, limits ...Limit) (*Limiter, error) {
 	return l, nil
 }
 
+// SetFailurePolicy sets what is answered when Redis cannot, for this limiter alone and from its next
+// call on; until then it is the client's, see [WithFailurePolicy].
+func (l *Limiter) SetFailurePolicy(p FailurePolicy) error {
+	defer runtime.KeepAlive(l)
+	if strings.ContainsRune(string(p), 0) {
+		return &Error{StatusConfig, "a failure policy holds a NUL"}
+	}
+	return cSetLimiter(l.handle, "on_failure", string(p))
+}
+
 // Name is the limiter's name.
 func (l *Limiter) Name() string { return l.name }
 

@@ -65,6 +65,10 @@ const (
 // WithFailurePolicy sets what is answered when Redis cannot.
 func WithFailurePolicy(p FailurePolicy) ClientOption { return WithSetting("on_failure", string(p)) }
 
+// WithProcesses tells how many processes share the limiters, which is what FailLocal divides by until
+// Redis has told it. 1 to 1 000 000, by default 1.
+func WithProcesses(n int) ClientOption { return WithSetting("processes", strconv.Itoa(n)) }
+
 // WithCredentials sets the Redis user and password in place of the URL's. An empty user is the
 // server's default user.
 func WithCredentials(username, password string) ClientOption {

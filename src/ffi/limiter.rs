@@ -61,6 +61,36 @@ pub unsafe extern "C" fn limiter_new(
     }
 }
 
+/// Sets `key` of this limiter to `value`, from its next call on; both are NUL-terminated UTF-8 and read
+/// during the call. One key so far:
+///
+///     on_failure          error | open | closed | local   default: the client's; see limiter_config_set()
+///
+/// LIMITER_CONFIG for another key or value: errbuf names what is allowed, and the setting stays as it
+/// was. LIMITER_INVALID for NULL or text that is not UTF-8. Never blocks.
+///
+/// # Safety
+/// See the header.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn limiter_set(
+    limiter: *mut limiter_t,
+    key: *const c_char,
+    value: *const c_char,
+    errbuf: *mut c_char,
+    errcap: usize,
+) -> limiter_status {
+    unsafe {
+        set_up(errbuf, errcap, || {
+            let limiter = limiter
+                .as_ref()
+                .ok_or_else(|| Refusal::invalid("limiter is NULL"))?;
+            let key = text(key).map_err(|_| Refusal::invalid("key is NULL or not UTF-8"))?;
+            let value = text(value).map_err(|_| Refusal::invalid("value is NULL or not UTF-8"))?;
+            limiter.0.set(key, value).map_err(Refusal::config)
+        })
+    }
+}
+
 /// Frees a limiter. The name's state, permits and waits go on. NULL is ignored.
 ///
 /// # Safety

@@ -165,8 +165,12 @@ impl Memory {
     pub fn try_many(&self, named: &Arc<Named>, requests: &[Request]) -> Vec<Decision> {
         requests
             .iter()
-            .map(|request| self.ask(named, request, Asker::Try))
+            .map(|request| self.try_one(named, request))
             .collect()
+    }
+
+    pub fn try_one(&self, named: &Arc<Named>, request: &Request) -> Decision {
+        self.ask(named, request, Asker::Try)
     }
 
     /// Gives a permit back.

@@ -30,6 +30,12 @@ impl Names {
         Names { start, holds }
     }
 
+    /// Where the processes are counted that use the limiter. It has one part less than the others.
+    pub fn census(&self) -> String {
+        let tag = self.start.strip_suffix(':').unwrap_or(&self.start);
+        format!("{tag}}}:n")
+    }
+
     /// The keys of one script call, in the script's order.
     pub fn keys(&self, key: &[u8]) -> impl Iterator<Item = String> {
         let mut tag = String::with_capacity(self.start.len() + key.len() + 3);
@@ -98,6 +104,15 @@ mod tests {
             all("l", b"a b", &semaphore(), b"\0{x}%:\xff"),
             ["s", "e", "q", "i"].map(|part| format!("{{l:SU:a%20b:%00%7bx%7d%25%3a%ff}}:{part}"))
         );
+    }
+
+    #[test]
+    fn the_census_of_a_limiter_is_none_of_its_keys() {
+        let census = Names::new("p", b"n", &plain()).census();
+        assert_eq!(census, "{p:U:n}:n");
+        // A prefix may have colons, so that an other limiter's keys have as many parts.
+        let other = Names::new("p:U", b"n", &plain());
+        assert!(!other.keys(b"").any(|key| key == census));
     }
 
     #[test]

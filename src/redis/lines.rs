@@ -168,7 +168,10 @@ impl Redis {
             sent: AtomicBool::new(false),
         };
         match self.driver() {
-            Ok(driver) => drop(driver.handle.spawn(fly(driver.clone(), flight))),
+            Ok(driver) => {
+                self.count_in(&flight.key.named, &driver);
+                drop(driver.handle.spawn(fly(driver.clone(), flight)))
+            }
             Err(message) => {
                 if !self.is_closed() {
                     self.log(Level::Error, &format!("Redis: {message}"));

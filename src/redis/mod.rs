@@ -5,7 +5,8 @@
 //! backend, in the same way.
 //!
 //! - [`verbs`]: what can be asked. [`ops`]: operations under way. [`lines`]: one key's calls, one after
-//!   another. [`rebook`]: bookings that are moved. [`spent`]: permits. [`policy`]: no answer.
+//!   another. [`rebook`]: bookings that are moved. [`spent`]: permits.
+//! - [`policy`]: no answer. [`local`]: answers of this process instead. [`census`]: among how many.
 //! - [`question`]: what goes into a call. [`keys`]: how keys are named there. [`wire`]: what is said to a
 //!   script, and what it says.
 //! - [`script`]: what runs in Redis, put together for a limiter.
@@ -14,10 +15,12 @@
 //!
 //! Lock order: one shard (never two), then one of: timer, a queue, callbacks, a parker, a slot. What is
 //! woken or sent is so after the shard's lock is released.
+mod census;
 mod driver;
 pub mod keys;
 mod lines;
 pub mod link;
+mod local;
 mod ops;
 mod policy;
 mod question;
@@ -36,7 +39,7 @@ use std::time::{Duration, Instant};
 
 use crate::callback::{self, Callbacks};
 use crate::clock::Clock;
-use crate::config::{Config, Level};
+use crate::config::{Config, Level, Own};
 use crate::decision::Status;
 use crate::fork::Lent;
 use crate::limit::decide::Limits;
@@ -49,9 +52,10 @@ use crate::timer::{Due, Fire, Timer};
 
 use driver::Driver;
 use lines::{Item, Line};
+use local::{Local, StandIn};
 use ops::Wait;
 use spent::Spent;
-use wire::{Openings, Target};
+use wire::{Id, Openings, Target};
 
 pub use settings::settings;
 
@@ -69,6 +73,8 @@ pub struct Named {
     pub limits: Limits,
     number: u64,
     target: Target,
+    own: Arc<Own>,
+    stand_in: StandIn,
 }
 
 /// One key of a limiter.
@@ -111,6 +117,7 @@ pub struct Redis {
     waiting: AtomicUsize,
     closed: AtomicBool,
     driver: Mutex<Option<Arc<Driver>>>,
+    local: Local,
     /// Calls that were begun and are not over.
     flights: Mutex<usize>,
     landed: Condvar,
@@ -163,6 +170,7 @@ impl Redis {
             waiting: AtomicUsize::new(0),
             closed: AtomicBool::new(false),
             driver: Mutex::new(None),
+            local: Local::new(Id::random()),
             flights: Mutex::new(0),
             landed: Condvar::new(),
             hasher,
@@ -183,13 +191,15 @@ impl Redis {
     }
 
     /// Limits under a name. Those of one name and the same kinds share their state, in all processes.
-    pub fn limiter(&self, name: &[u8], limits: Limits) -> Arc<Named> {
+    pub fn limiter(&self, name: &[u8], limits: Limits, own: Arc<Own>) -> Arc<Named> {
         assert!(!limits.holds(), "refused before");
         Arc::new(Named {
             number: self.next_named.fetch_add(1, Ordering::Relaxed),
             target: Target::new(&self.options.config.prefix, name, &limits)
                 .opened(self.openings.open()),
+            stand_in: self.local.stand_in(&self.options.config, name, &limits),
             limits,
+            own,
         })
     }
 
@@ -260,6 +270,9 @@ impl Redis {
         let deadline = timeout.and_then(|t| Instant::now().checked_add(t));
         let left = || deadline.map(|d| d.saturating_duration_since(Instant::now()));
         self.close();
+        if let Some(local) = self.local.memory() {
+            local.shutdown(left());
+        }
         // No call lasts longer than its own deadline.
         let longest = self.command_timeout * 2;
         let flown = self.flown(left().map_or(longest, |left| left.min(longest)));
@@ -296,6 +309,7 @@ impl Redis {
 
     pub fn totals(&self) -> Totals {
         let mut totals = self.stats.totals();
+        totals.add(&self.local.totals());
         if let Some(driver) = &*self.driver.lock().unwrap() {
             totals.connects = driver.link.stats().connected;
         }

@@ -8,7 +8,7 @@ use super::link::{Failure, Silence};
 use super::policy;
 use super::question::Op;
 use super::wire::{Answer, Outcome};
-use super::{Key, Redis, Scene};
+use super::{Key, Named, Redis, Scene};
 use crate::decision::{DEGRADED, Decision, NO_LIMIT, Status};
 use crate::limit::time::{Span, Time};
 use crate::limit::weights::Weights;
@@ -159,13 +159,14 @@ impl Scene<'_> {
     }
 
     fn fail(&mut self, serial: u64, failure: &Failure) {
-        let decision = self.failed(failure);
+        let key = self.shard.waits[&serial].key.clone();
+        let decision = self.failed(&key.named, failure);
         self.complete(serial, decision);
     }
 
     /// What the failure policy answers, counted.
-    pub fn failed(&mut self, failure: &Failure) -> Decision {
-        let decision = policy::answer(self.redis.options.config.on_failure, failure);
+    pub fn failed(&mut self, named: &Named, failure: &Failure) -> Decision {
+        let decision = policy::answer(self.redis.policy(named), failure);
         self.stats.backend_errors.add(1);
         if decision.flags & DEGRADED != 0 {
             self.stats.degraded.add(1);

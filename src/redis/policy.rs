@@ -16,8 +16,8 @@ pub fn answer(policy: FailurePolicy, failure: &Failure) -> Decision {
             retry_after_us: retry_after(failure),
             ..Decision::of(Status::Denied)
         },
-        FailurePolicy::Error => Decision::of(status(failure)),
-        FailurePolicy::Local => unreachable!("refused when the client is opened"),
+        // Where this process can answer in its place, it was asked before.
+        FailurePolicy::Error | FailurePolicy::Local => Decision::of(status(failure)),
     }
 }
 
@@ -29,9 +29,11 @@ pub fn status(failure: &Failure) -> Status {
     }
 }
 
+/// When to come back if nothing better is known, in microseconds.
+pub const USUAL: u64 = 100_000;
+
 /// When the server is next looked at, in microseconds.
 fn retry_after(failure: &Failure) -> u64 {
-    const USUAL: u64 = 100_000;
     match failure {
         Failure::NotExecuted { retry_in, .. } if !retry_in.is_zero() => {
             u64::try_from(retry_in.as_micros()).unwrap_or(USUAL)

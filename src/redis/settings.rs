@@ -3,16 +3,13 @@ use std::time::Duration;
 
 use super::driver;
 use super::link::{Endpoint, Settings, Trust};
-use crate::config::{ClockKind, Config, FailurePolicy};
+use crate::config::{ClockKind, Config};
 
 /// The settings of the link that a URL and a configuration ask for, if such a link can work and this
 /// backend can do what else they ask for. The message never repeats the URL.
 pub fn settings(url: &str, config: &Config) -> Result<Settings, String> {
     if config.clock == ClockKind::Virtual {
         return Err("clock = virtual is for memory:// only".into());
-    }
-    if config.on_failure == FailurePolicy::Local {
-        return Err("on_failure = local is not supported by this version".into());
     }
     let mut endpoint = Endpoint::parse(url)?;
     let login = &mut endpoint.credentials;

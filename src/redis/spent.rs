@@ -106,11 +106,17 @@ impl Scene<'_> {
 impl Redis {
     /// Gives a permit back.
     pub fn release(&self, permit: u64) -> Status {
+        if let Some(local) = self.local_of(permit) {
+            return local.release(permit);
+        }
         self.on_permit(permit, |scene, serial| scene.release(serial))
     }
 
     /// A permit of rates alone lives as long as it is remembered.
-    pub fn renew(&self, permit: u64) -> Status {
+    pub fn renew(&self, permit: u64, lease: Option<Span>) -> Status {
+        if let Some(local) = self.local_of(permit) {
+            return local.renew(permit, lease);
+        }
         self.on_permit(permit, |scene, serial| {
             match scene.shard.recent.get_mut(serial) {
                 Some(_) => Status::Ok,
@@ -121,6 +127,9 @@ impl Redis {
 
     /// Corrects what a permit's call was charged to what it used. Once.
     pub fn settle(&self, permit: u64, actual: u64) -> Status {
+        if let Some(local) = self.local_of(permit) {
+            return local.settle(permit, actual);
+        }
         let (shard, serial) = match self.numbers.read(permit) {
             Ok(number) => number,
             Err(status) => return status,

@@ -9,6 +9,7 @@ use super::policy;
 use super::question::Op;
 use super::wire::{Answer, Outcome};
 use super::{Key, Named, Redis};
+use crate::config::{FailurePolicy, Level};
 use crate::decision::{Decision, Status};
 use crate::limit::time::Span;
 use crate::limit::weights::Weights;
@@ -127,8 +128,13 @@ impl Redis {
         heard: Result<Answer, Failure>,
         kind: Calls,
     ) -> Decision {
+        if let Err(failure) = &heard
+            && self.policy(&key.named) == FailurePolicy::Local
+        {
+            return self.answer_here(&key.named, request, kind, failure);
+        }
         let decision = self.at(shard, |scene| match heard {
-            Err(failure) => scene.failed(&failure),
+            Err(failure) => scene.failed(&key.named, &failure),
             Ok(answer) if answer.outcome == Outcome::Done => {
                 let mut decision = numbers(&answer, Status::Ok);
                 decision.retry_after_us = answer.retry_after.0;
@@ -149,6 +155,29 @@ impl Redis {
             user_data: request.user_data,
             ..decision
         }
+    }
+
+    /// What this process answers in place of Redis.
+    fn answer_here(
+        &self,
+        named: &Named,
+        request: &Request,
+        kind: Calls,
+        failure: &Failure,
+    ) -> Decision {
+        let Ok(weights) = weights(named, request) else {
+            return refused(request, Status::Invalid);
+        };
+        self.stats.stripe(0).backend_errors.add(1);
+        self.log(
+            Level::Debug,
+            &format!("answered in this process: {failure}"),
+        );
+        self.ask_here(named, &weights, |memory, part| match kind {
+            Calls::Peek => memory.peek(part, request),
+            Calls::Pace => memory.pace(part, request),
+            Calls::Try => memory.try_one(part, request),
+        })
     }
 
     /// Each request for itself, in order, without a wait. All are under way together.

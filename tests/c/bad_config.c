@@ -1,7 +1,8 @@
 /* Settings and URLs that must be refused, with a message, and without a trace. */
 #include "fixture.h"
 
-static const char *const numeric[] = {"lease_ms", "max_waiting", "max_penalty_ms", "command_timeout_ms"};
+static const char *const numeric[] = {"lease_ms", "max_waiting", "max_penalty_ms", "command_timeout_ms",
+                                      "processes"};
 
 /* Strings that some parser or other takes for a number. */
 static const char *const not_numbers[] = {
@@ -51,6 +52,7 @@ static void ranges_are_in_the_message_and_their_ends_are_taken(void) {
         {"max_waiting", "1", "10000000", "0", "10000001"},
         {"max_penalty_ms", "1", "86400000", "0", "86400001"},
         {"command_timeout_ms", "1", "60000", "0", "60001"},
+        {"processes", "1", "1000000", "0", "1000001"},
     };
     limiter_config_t *config = limiter_config_new();
     size_t i;
@@ -191,6 +193,41 @@ static void open_refuses_null_and_bad_text(void) {
     CHECK(client == NULL && strstr(error, "url") != NULL);
 }
 
+/* A limiter's own setting is checked like a client's, and a refused one changes nothing. */
+static void a_limiters_settings_are_checked(void) {
+    static const char *const policies[] = {"error", "open", "closed", "local"};
+    static const struct {
+        const char *key, *value, *about;
+        limiter_status status;
+    } rows[] = {
+        {"on_failure", "", "error or open or closed or local", LIMITER_CONFIG},
+        {"on_failure", "OPEN", "on_failure", LIMITER_CONFIG},
+        {"on_failure", "NaN", "on_failure", LIMITER_CONFIG},
+        {"on_failure", NULL, "value", LIMITER_INVALID},
+        {"on_failure", "\xff", "value", LIMITER_INVALID},
+        {"lease_ms", "1000", "lease_ms", LIMITER_CONFIG},
+        {"", "open", "\"\"", LIMITER_CONFIG},
+        {NULL, "open", "key", LIMITER_INVALID},
+        {"\xff", "open", "key", LIMITER_INVALID},
+    };
+    limiter_client_t *client = open_real();
+    limiter_t *limiter = make1(client, limiter_semaphore(1));
+    char error[LIMITER_ERRBUF_SIZE];
+    size_t i;
+    for (i = 0; i < CHECK_COUNT(policies); i++) {
+        CHECK_OK(limiter_set(limiter, "on_failure", policies[i], error, sizeof error));
+    }
+    for (i = 0; i < CHECK_COUNT(rows); i++) {
+        CHECK_STATUS(limiter_set(limiter, rows[i].key, rows[i].value, error, sizeof error),
+                     rows[i].status);
+        CHECK(strstr(error, rows[i].about) != NULL);
+        CHECK_STATUS(limiter_set(limiter, rows[i].key, rows[i].value, NULL, 0), rows[i].status);
+    }
+    CHECK_STATUS(limiter_set(NULL, "on_failure", "open", error, sizeof error), LIMITER_INVALID);
+    CHECK(strstr(error, "limiter") != NULL);
+    close_client(client, limiter);
+}
+
 static void hooks_for_null_settings_are_ignored(void) {
     limiter_config_set_log(NULL, 4, NULL, NULL);
     limiter_config_set_lost(NULL, NULL, NULL);
@@ -208,6 +245,7 @@ int main(int argc, char **argv) {
         CHECK_TEST(a_multibyte_message_is_cut_between_characters),
         CHECK_TEST(urls_that_cannot_be_used_are_refused),
         CHECK_TEST(open_refuses_null_and_bad_text),
+        CHECK_TEST(a_limiters_settings_are_checked),
         CHECK_TEST(hooks_for_null_settings_are_ignored),
     };
     return check_main(argc, argv, tests, CHECK_COUNT(tests));

@@ -61,6 +61,17 @@ TEST("a URL that cannot be used is refused with a reason") {
     }
 }
 
+TEST("a limiter's own setting") {
+    Client client;
+    Limiter limiter(client, "n", {Limit::semaphore(1)});
+    limiter.on_failure(OnFailure::open).on_failure(OnFailure::local);
+    std::error_code code;
+    limiter.on_failure(static_cast<OnFailure>(9), code);
+    CHECK(code == Status::config);
+    CHECK_THROWS(limiter.on_failure(static_cast<OnFailure>(9)), Status::config);
+    CHECK_THROWS(Limiter().on_failure(OnFailure::open), Status::invalid);
+}
+
 TEST("settings") {
     Config config;
     config.virtual_clock()
@@ -73,6 +84,7 @@ TEST("settings") {
         .on_failure(OnFailure::open)
         .on_failure(OnFailure::closed)
         .on_failure(OnFailure::local)
+        .processes(3)
         .set("lease_ms", "100");
     CHECK_THROWS(config.set("lease_ms", "99"), Status::config);
     CHECK_THROWS(config.lease(-1s), Status::config);

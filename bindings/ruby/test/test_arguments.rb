@@ -53,6 +53,13 @@ class TestArguments < Minitest::Test
     assert Limiter::Client.new(nil, tls_insecure: true, on_failure: :open, prefix: "é")
   end
 
+  def test_a_limiter_has_its_own_failure_policy
+    limiter = Limiter::Client.new.limiter("x", Limiter.semaphore(1))
+    [:error, :open, "closed", :local].each { |policy| limiter.on_failure = policy }
+    assert_match(/error or open/, assert_raises(Limiter::ConfigError) { limiter.on_failure = :shut }.message)
+    assert_raises(ArgumentError) { limiter.on_failure = "open\0" }
+  end
+
   def test_every_status_has_its_error
     { -1 => Limiter::InvalidError, -6 => Limiter::BackendError, -7 => Limiter::UnknownOutcome, -9 => Limiter::Forked,
       -11 => Limiter::Overloaded, -99 => Limiter::Panic }.each do |status, type|

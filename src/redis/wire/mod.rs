@@ -25,6 +25,26 @@ pub struct Id(pub u128);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Era(pub u64);
 
+/// From the system's source of randomness: what a fork copies would name the same thing twice. Without
+/// that source nothing here can be told apart, and nothing works.
+fn random<const N: usize>() -> [u8; N] {
+    let mut bytes = [0; N];
+    getrandom::getrandom(&mut bytes).expect("the system has a source of randomness");
+    bytes
+}
+
+impl Id {
+    pub fn random() -> Id {
+        Id(u128::from_ne_bytes(random()))
+    }
+}
+
+impl Era {
+    pub fn random() -> Era {
+        Era(u64::from_ne_bytes(random()))
+    }
+}
+
 impl fmt::Display for Id {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:032x}", self.0)

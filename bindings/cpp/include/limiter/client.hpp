@@ -28,6 +28,21 @@ using Stats = limiter_stats;
 
 namespace detail {
 
+/// As the library's settings have it; nothing of that name for a value that is none.
+inline const char* name_of(OnFailure policy) noexcept {
+    switch (policy) {
+        case OnFailure::error:
+            return "error";
+        case OnFailure::open:
+            return "open";
+        case OnFailure::closed:
+            return "closed";
+        case OnFailure::local:
+            return "local";
+    }
+    return "";
+}
+
 /// The callables of a client, at an address that stays.
 struct Hooks {
     std::function<void(Level, const char*)> log;
@@ -103,18 +118,12 @@ public:
 
     /// What to answer when Redis cannot. Default OnFailure::error.
     Config& on_failure(OnFailure policy) {
-        switch (policy) {
-            case OnFailure::error:
-                return set("on_failure", "error");
-            case OnFailure::open:
-                return set("on_failure", "open");
-            case OnFailure::closed:
-                return set("on_failure", "closed");
-            case OnFailure::local:
-                return set("on_failure", "local");
-        }
-        return set("on_failure", "");
+        return set("on_failure", detail::name_of(policy));
     }
+
+    /// How many processes share the limiters, as long as Redis has not told: what OnFailure::local
+    /// divides by until then. 1 to 1 000 000, default 1.
+    Config& processes(std::uint32_t count) { return number("processes", count); }
 
     /// Calls `log(Level, const char* message)` for records up to `level`; an empty function for
     /// none. Called on any thread, on several at once; it must not block, throw or call this

@@ -293,6 +293,25 @@ public:
         return Permit(raw_.get(), decision);
     }
 
+    /// What to answer when Redis cannot, for this limiter alone, from the next call on. Throws error.
+    Limiter& on_failure(OnFailure policy) {
+        std::error_code code;
+        on_failure(policy, code);
+        if (code) {
+            detail::raise(error(static_cast<Status>(code.value()), "limiter: on_failure"));
+        }
+        return *this;
+    }
+
+    /// The same with a code.
+    Limiter& on_failure(OnFailure policy, std::error_code& code) noexcept {
+        detail::Reason reason;
+        detail::report(limiter_set(raw_.get(), "on_failure", detail::name_of(policy), reason.buffer(),
+                                   detail::Reason::size()),
+                       code);
+        return *this;
+    }
+
     /// As C has it; nullptr for an empty limiter. Still owned here.
     limiter_t* native_handle() const noexcept { return raw_.get(); }
 

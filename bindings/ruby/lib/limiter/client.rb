@@ -131,14 +131,7 @@ module Limiter
     private
 
     def set(settings, name, value)
-      value = { true => "yes", false => "no" }.fetch(value, value).to_s
-      raise ArgumentError, "#{name} holds a NUL" if value.include?("\0")
-
-      errbuf = FFI::MemoryPointer.new(:char, Native::ERRBUF_SIZE)
-      status = Native.config_set(settings, name, value.encode("UTF-8"), errbuf, errbuf.size)
-      return if status == Native::OK
-
-      raise Error.for(status, errbuf.read_string.force_encoding("UTF-8"))
+      Handle.set(:config_set, settings, name, { true => "yes", false => "no" }.fetch(value, value))
     end
 
     def check(status)

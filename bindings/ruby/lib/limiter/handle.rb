@@ -38,6 +38,19 @@ module Limiter
     # @return [void]
     def call(_object_id) = free
 
+    # Calls a function that takes `handle, key, value, errbuf, errcap`.
+    # @raise [Error] with the library's message
+    def self.set(function, pointer, name, value)
+      value = value.to_s
+      raise ArgumentError, "#{name} holds a NUL" if value.include?("\0")
+
+      errbuf = FFI::MemoryPointer.new(:char, Native::ERRBUF_SIZE)
+      status = Native.public_send(function, pointer, name, value.encode("UTF-8"), errbuf, errbuf.size)
+      return if status == Native::OK
+
+      raise Error.for(status, errbuf.read_string.force_encoding("UTF-8"))
+    end
+
     # Calls a set-up function that takes `out, errbuf, errcap` last.
     # @return [FFI::Pointer] what it made
     # @raise [Error] with the library's message

@@ -32,6 +32,15 @@ module Limiter
     # @api private
     def pointer = @handle.pointer
 
+    # Sets what is answered when Redis cannot, for this limiter alone and from its next call on; until
+    # then it is the client's.
+    #
+    # @param policy [Symbol, String] :error, :open, :closed or :local
+    # @raise [ConfigError] with what is allowed in the message
+    def on_failure=(policy)
+      Handle.set(:set, pointer, "on_failure", policy)
+    end
+
     # Takes from all limits at once; waits for it.
     #
     # With a block, yields the permit, gives it back when the block ends in whatever way, and returns

@@ -136,6 +136,7 @@ module Limiter
     native :client_open, %i[string pointer pointer pointer size_t], :int32
     native :client_shutdown, %i[pointer int32], :int32, waits: true
     native :client_free, [:pointer], :int32
+    native :set, %i[pointer string string pointer size_t], :int32
     native :new, %i[pointer string pointer size_t pointer pointer size_t], :int32
     native :free, [:pointer], :void
 

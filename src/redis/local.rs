@@ -1,0 +1,213 @@
+//! The `local` failure policy: while Redis does not answer, this process limits by itself, to its part
+//! of the limits: what they allow, divided by the processes that were last known to use them.
+//!
+//! What it answers is flagged degraded. Permits it gives are its own, told by their numbers, and are
+//! released to it also after Redis is back. What this process held on Redis before is not counted in.
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
+use std::time::{Duration, Instant};
+
+use super::census::{BEAT, Census};
+use super::driver::Driver;
+use super::keys::Names;
+use super::link::{Class, Lane, Request};
+use super::wire::Id;
+use super::{Named, Redis, policy};
+use crate::callback::Callbacks;
+use crate::config::{Config, FailurePolicy};
+use crate::decision::{DEGRADED, Decision, Status};
+use crate::limit::decide::{Limits, Outcome};
+use crate::limit::weights::Weights;
+use crate::memory::{self, Memory};
+use crate::permit::Numbers;
+use crate::stats::{Stats, Totals};
+
+/// The backend that stands in for Redis, made when it is first needed.
+pub(super) struct Local {
+    me: Id,
+    memory: OnceLock<Arc<Memory>>,
+    stats: Arc<Stats>,
+}
+
+/// What a limiter is there.
+pub(super) struct StandIn {
+    name: Box<[u8]>,
+    whole: Limits,
+    census: Census,
+    /// Somebody sees to it that this process is counted.
+    counted: AtomicBool,
+    /// Its part, of so many.
+    part: Mutex<Option<(u64, Arc<memory::Named>)>>,
+}
+
+impl Local {
+    /// `me`: this process among all, at random.
+    pub fn new(me: Id) -> Local {
+        Local {
+            me,
+            memory: OnceLock::new(),
+            stats: Arc::default(),
+        }
+    }
+
+    pub fn stand_in(&self, config: &Config, name: &[u8], limits: &Limits) -> StandIn {
+        let names = Names::new(&config.prefix, name, limits);
+        StandIn {
+            name: name.into(),
+            whole: limits.clone(),
+            census: Census::new(&names, self.me, config.processes),
+            counted: AtomicBool::new(false),
+            part: Mutex::default(),
+        }
+    }
+
+    /// The backend, if it was ever needed.
+    pub fn memory(&self) -> Option<&Arc<Memory>> {
+        self.memory.get()
+    }
+
+    pub fn totals(&self) -> Totals {
+        self.stats.totals()
+    }
+}
+
+impl StandIn {
+    fn on(&self, memory: &Memory) -> Arc<memory::Named> {
+        let parts = self.census.living();
+        let mut part = self.part.lock().unwrap();
+        match &*part {
+            Some((of, named)) if *of == parts => named.clone(),
+            _ => {
+                let named = memory.limiter(&self.name, self.whole.share(parts));
+                *part = Some((parts, named.clone()));
+                named
+            }
+        }
+    }
+
+    /// A weight that is too much for a part alone might pass when Redis is back.
+    fn fits_the_whole(&self, weights: &Weights) -> bool {
+        let now = Default::default();
+        let fresh = self.whole.fresh(now);
+        self.whole.decide(&fresh, now, weights).outcome != Outcome::Never
+    }
+}
+
+impl Redis {
+    pub(super) fn policy(&self, named: &Named) -> FailurePolicy {
+        named.own.on_failure(&self.options.config)
+    }
+
+    /// The backend that stands in.
+    fn stand_in(&self) -> &Arc<Memory> {
+        self.local.memory.get_or_init(|| {
+            let config = &self.options.config;
+            let options = memory::Options {
+                max_waiting: config.max_waiting,
+                max_penalty: config.max_penalty,
+                lease: config.lease,
+                numbers: Numbers::local(self.options.fork_generation),
+            };
+            let callbacks = Callbacks::new(self.callbacks.lost());
+            let memory = Memory::new(
+                self.clock.clone(),
+                options,
+                self.local.stats.clone(),
+                callbacks,
+            );
+            // A shutdown that came while this was made has not seen it.
+            if self.is_closed() {
+                memory.shutdown(Some(Duration::ZERO));
+            }
+            memory
+        })
+    }
+
+    /// Asks in this process what Redis did not answer.
+    pub(super) fn ask_here(
+        &self,
+        named: &Named,
+        weights: &Weights,
+        ask: impl FnOnce(&Memory, &Arc<memory::Named>) -> Decision,
+    ) -> Decision {
+        let memory = self.stand_in();
+        let decision = ask(memory, &named.stand_in.on(memory));
+        self.degraded(named, weights, decision)
+    }
+
+    /// As a caller hears of an answer that was given here.
+    pub(super) fn degraded(
+        &self,
+        named: &Named,
+        weights: &Weights,
+        decision: Decision,
+    ) -> Decision {
+        let answered = matches!(
+            decision.status,
+            Status::Ok | Status::Denied | Status::Never | Status::Pending
+        );
+        if !answered {
+            return decision;
+        }
+        let decision = Decision {
+            flags: decision.flags | DEGRADED,
+            ..decision
+        };
+        if decision.status == Status::Pending {
+            return decision;
+        }
+        self.stats.stripe(0).degraded.add(1);
+        if decision.status == Status::Never && named.stand_in.fits_the_whole(weights) {
+            return Decision {
+                status: Status::Denied,
+                retry_after_us: policy::USUAL,
+                ..decision
+            };
+        }
+        decision
+    }
+
+    /// The backend that gave a permit, if it was not Redis.
+    pub(super) fn local_of(&self, permit: u64) -> Option<&Arc<Memory>> {
+        self.local.memory().filter(|_| Numbers::is_local(permit))
+    }
+
+    /// Sees to it that this process is counted among those that use a limiter, if that matters.
+    pub(super) fn count_in(&self, named: &Arc<Named>, driver: &Driver) {
+        let matters = self.policy(named) == FailurePolicy::Local;
+        if matters && !named.stand_in.counted.swap(true, Ordering::Relaxed) {
+            let (redis, named) = (self.me.clone(), Arc::downgrade(named));
+            driver.handle.spawn(async move {
+                while beat(&redis, &named).await {
+                    tokio::time::sleep(BEAT).await;
+                }
+            });
+        }
+    }
+}
+
+/// Says once that this process lives. False: it does not matter any more.
+async fn beat(redis: &Weak<Redis>, named: &Weak<Named>) -> bool {
+    let (Some(redis), Some(named)) = (redis.upgrade(), named.upgrade()) else {
+        return false;
+    };
+    if redis.policy(&named) != FailurePolicy::Local {
+        named.stand_in.counted.store(false, Ordering::Relaxed);
+        return false;
+    }
+    let Ok(driver) = redis.driver() else {
+        return false;
+    };
+    let census = &named.stand_in.census;
+    let request = Request::from(census.call());
+    let deadline = Instant::now() + redis.command_timeout;
+    let answer = driver
+        .link
+        .call(Lane::Control, request, deadline, Class::Idempotent)
+        .await;
+    // Without an answer the last one holds.
+    if let Ok(answer) = answer {
+        census.heard(&answer);
+    }
+    true
+}
