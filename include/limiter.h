@@ -41,7 +41,8 @@
  *   Every answer is a limiter_status: 0 is LIMITER_OK, positive is another answer (PENDING, DENIED,
  *   NEVER), negative is an error. Numbers are never changed or reused. There is no errno and no
  *   last-error: calls that set something up take an errbuf (nullable), and write to it, on error, a
- *   NUL-terminated English message, cut to fit. A call that fails changes nothing.
+ *   NUL-terminated English message, cut to fit. A call that fails changes nothing, but for
+ *   LIMITER_UNKNOWN_OUTCOME and LIMITER_PANIC, after which nobody knows.
  *
  * NUMBERS AND UNITS
  *   *_us is microseconds, *_ms milliseconds. Waits are rounded up, what is granted is rounded
@@ -49,9 +50,10 @@
  *   for capacities to 2^48. What lies outside a range is refused with the range in the message.
  *
  * STRUCTS
- *   Those that begin with struct_size are set up with LIMITER_INIT. They only ever grow at the end:
- *   a smaller size (an older program) is accepted and means the defaults; a larger one is accepted
- *   as long as what this library does not know is zero. limiter_decision never changes its size.
+ *   Those that begin with struct_size are set up with LIMITER_INIT; one that was only zeroed has no
+ *   size and is refused. They only ever grow at the end: a smaller size (an older program) is
+ *   accepted and means the defaults for what it lacks; a larger one is accepted as long as what
+ *   this library does not know is zero. limiter_decision never changes its size.
  *
  * OWNERSHIP
  *   Every *_new and *_open has a *_free, which must be the last call on that object and ignores
@@ -69,23 +71,24 @@
  *   installs no signal or exit handlers and its calls are not async-signal-safe.
  *
  * CALLBACKS
- *   run on one library thread of their own, in the order of the events, perhaps before the call that
- *   asked for one has returned. From a callback the blocking functions named above answer
- *   LIMITER_WOULD_DEADLOCK; everything else may be called. Do not unwind or longjmp out of one. A child forked in a callback has
- *   every signal blocked and must not return from the callback.
+ *   run on one library thread of their own, in the order of the events, perhaps before the call
+ *   that asked for one has returned. From a callback the blocking functions named above answer
+ *   LIMITER_WOULD_DEADLOCK; everything else may be called. Do not unwind or longjmp out of one. A
+ *   child forked in a callback has every signal blocked and must not return from the callback.
  *
  * FORK
  *   Handles stay valid in a forked child, also in a grandchild and through daemon(). The child's
  *   first call makes it a background of its own; the parent's threads, connections, permits and
- *   waits stay the parent's (its permits answer LIMITER_FORKED in the child). A memory client starts
- *   afresh in the child. A queue keeps its descriptor's number, unless the child has closed it and
- *   put something else there. Free handles in the child or leave them; neither disturbs the parent.
+ *   waits stay the parent's (its permits answer LIMITER_FORKED in the child). A memory client
+ *   starts afresh in the child. A queue keeps its descriptor's number, unless the child has closed
+ *   it and put something else there. Free handles in the child or leave them; neither disturbs the
+ *   parent.
  *
  * LEAVING
  *   A process may exit, return from main or be killed at any moment and in any state: the exit code
  *   is untouched. (A main thread that ends by pthread_exit() frees its clients first: the library's
- *   threads take no signals.) limiter_client_shutdown first gives back what is held; on Redis what a killed
- *   process held comes back when its lease ends.
+ *   threads take no signals.) limiter_client_shutdown first gives back what is held; on Redis what
+ *   a killed process held comes back when its lease ends.
  */
 
 #ifndef LIMITER_H
@@ -158,8 +161,9 @@
 #define LIMITER_DENIED 2
 
 /*
- * Can never be admitted: heavier than the limit can ever hold, or a limit of kind
- * LIMITER_NEVER_ADMIT. Waiting is pointless, and `retry_after_us` is UINT64_MAX.
+ * Can never be admitted: heavier than the limit can ever hold, more than 10 years of a pacer's
+ * rate, or a limit of kind LIMITER_NEVER_ADMIT. Waiting is pointless, and `retry_after_us` is
+ * UINT64_MAX.
  */
 #define LIMITER_NEVER 3
 
@@ -209,12 +213,14 @@
 #define LIMITER_UNSUPPORTED -13
 
 /*
- * A bug in this library was caught at its border. Please report it. The call may have had an effect.
+ * A bug in this library was caught at its border. Please report it. The call may have had an
+ * effect.
  */
 #define LIMITER_PANIC -99
 
 /*
- * limiter_pace_ms() only: such a weight can never fit (its results below zero are all "not booked").
+ * limiter_pace_ms() only: such a weight can never fit (its results below zero are all "not
+ * booked").
  */
 #define LIMITER_PACE_NEVER -1000
 
@@ -237,14 +243,17 @@
  * with LIMITER_INTERVAL, all at the period's end. Starts full or, with LIMITER_START_EMPTY, empty.
  * In any interval of length t it admits at most capacity + refill * t / period_us; with
  * LIMITER_INTERVAL at most capacity + refill * (whole periods in t + 1).
+ *
  * Source: GCRA, ITU-T I.371, in exact integers.
  */
 #define LIMITER_TOKEN_BUCKET 2
 
 /*
  * `refill` units per `period_us`, evenly spaced. `capacity` (may be 0) is the burst: units let
- * through at once on top, earned back in quiet times at burst_earn_permille/1000 of the rate. In any
- * interval it admits at most capacity + refill * t / period_us + one call's weight.
+ * through at once on top, earned back in quiet times at burst_earn_permille/1000 of the rate. In
+ * any interval it admits at most capacity + refill * t / period_us + one call's weight. A weight
+ * that takes more than 10 years at the rate is answered LIMITER_NEVER.
+ *
  * Source: the pacing of distributed-pacer, with its excess in try mode removed.
  */
 #define LIMITER_PACER 3
@@ -268,10 +277,10 @@
  */
 #define LIMITER_FIXED_WINDOW 6
 
-/* Always admits. Reads nothing but `kind`. */
+/* Always admits. It has no parameters: see limiter_limit on fields that a kind does not read. */
 #define LIMITER_UNLIMITED 7
 
-/* Never admits: every weight but 0 is answered LIMITER_NEVER. Reads nothing but `kind`. */
+/* Never admits: every weight but 0 is answered LIMITER_NEVER. It has no parameters either. */
 #define LIMITER_NEVER_ADMIT 8
 
 
@@ -280,7 +289,8 @@
  */
 
 /*
- * `limiter_limit.flags`: count calls, not weight (the number of requests beside the bytes they move).
+ * `limiter_limit.flags`: count calls, not weight (the number of requests beside the bytes they
+ * move).
  */
 #define LIMITER_PER_CALL 1
 
@@ -302,15 +312,16 @@
 #define LIMITER_NO_RENEW 16
 
 /*
- * `limiter_request.flags`, limiter_submit() only: when the permit's lease is lost, one more completion
- * arrives with status LIMITER_STALE, the same op, permit and user_data.
+ * `limiter_request.flags`, limiter_submit() only: when the permit's lease is lost, one more
+ * completion arrives on the queue that it was submitted on, with status LIMITER_STALE and the same
+ * op, permit and user_data.
  */
 #define LIMITER_TELL_LOST 32
 
 /* `limiter_decision.flags`: answered by the failure policy, not by the backend. */
 #define LIMITER_DEGRADED 1
 
-/* `limiter_decision.index`: no single limit is meant. */
+/* `limiter_decision.index`: no limit is meant. */
 #define LIMITER_NO_INDEX UINT32_MAX
 
 /*
@@ -340,9 +351,9 @@ typedef struct limiter_t limiter_t;
 typedef int32_t limiter_status;
 
 /*
- * Receives log records of `level` 1 (error), 2 (warning), 3 (info), 4 (debug). Called on any thread,
- * possibly on several at once; must not block and must not call this library. `message` is valid
- * during the call only and never holds a password.
+ * Receives log records of `level` 1 (error), 2 (warning), 3 (info), 4 (debug). Called on any
+ * thread, possibly on several at once; must not block and must not call this library. `message` is
+ * valid during the call only and never holds a password.
  */
 typedef void (*limiter_log_fn)(void *user_data, int32_t level, const char *message);
 
@@ -355,9 +366,9 @@ typedef void (*limiter_lost_fn)(void *user_data, limiter_permit permit);
 /*
  * One rule of a limiter. Use a constructor such as limiter_semaphore(), or LIMITER_INIT.
  *
- * Ranges: capacity 1 to 2^48 (a pacer's burst from 0); refill 1 to 2^48; period_us 1 to 10 years; at
- * most 1000 units per microsecond; capacity * period_us / refill at most 100 years. A field that the
- * kind does not read must keep its default.
+ * Ranges: capacity 1 to 2^48 (a pacer's burst from 0); refill 1 to 2^48; period_us 1 to 10 years;
+ * at most 1000 units per microsecond; capacity * period_us / refill at most 100 years. A field that
+ * the kind does not read must keep its default.
  */
 typedef struct limiter_limit {
     /* sizeof(limiter_limit), set by LIMITER_INIT. The same in each element of an array. */
@@ -377,8 +388,8 @@ typedef struct limiter_limit {
     /* Pacer: how fast burst is earned back, in thousandths of the rate, 0 to 1000. Default 500. */
     uint32_t burst_earn_permille;
     /*
-     * Number of this configuration; the limiter's is the largest of its limits'. Where the same name is
-     * open with other parameters, a lower number cannot bring older ones back. Default 0.
+     * Number of this configuration; the limiter's is the largest of its limits'. Where the same
+     * name is open with other parameters, a lower number cannot bring older ones back. Default 0.
      */
     uint32_t version;
     /* Must be 0. */
@@ -409,8 +420,8 @@ typedef struct limiter_request {
     /* Length of `weights`: the limiter's number of limits, or 0 where `weights` is NULL. */
     size_t weights_len;
     /*
-     * Longest wait until admission: 0 tries once, a negative one waits without limit. A wait known to be
-     * longer is denied at once. For limiter_pace(): the longest delay to accept. Default 0.
+     * Longest wait until admission: 0 tries once, a negative one waits without limit. A wait known
+     * to be longer is denied at once. For limiter_pace(): the longest delay to accept. Default 0.
      */
     int32_t wait_ms;
     /* Semaphore: this permit's lease, 100 to 86 400 000. Default 0: the limit's. */
@@ -438,23 +449,20 @@ typedef struct limiter_decision {
     limiter_op op;
     /* The request's. */
     uint64_t user_data;
-    /*
-     * Units the limit named by `index` allows at most; where none is named, of the limit that has the
-     * least remaining. A pacer's is its burst and one.
-     */
+    /* Units that the limit named by `index` allows at most. A pacer's is its burst and one. */
     uint64_t limit;
     /* Units of it that could be taken at this moment. 0 <= remaining <= limit. */
     uint64_t remaining;
     /*
-     * Denied: coming back after exactly this is admitted if nobody else comes, never 0; several limits:
-     * the longest of those that deny. Where only a release can help, and permits are renewed, nobody
-     * knows when that comes: then it is the lease, as a hint. limiter_pace(): how long to sleep before starting. Never:
-     * UINT64_MAX. Otherwise 0.
+     * Denied: coming back after exactly this is admitted if nobody else comes, never 0; several
+     * limits: the longest of those that deny. Where only a release can help, and permits are
+     * renewed, nobody knows when that comes: then it is the lease, as a hint. limiter_pace(): how
+     * long to sleep before starting. Never: UINT64_MAX. Otherwise 0.
      */
     uint64_t retry_after_us;
     /*
-     * Until that limit is as good as new if nobody else comes; of a sliding log, until its oldest entry
-     * leaves.
+     * Until that limit is as good as new if nobody else comes; of a sliding log, until its oldest
+     * entry leaves.
      */
     uint64_t reset_after_us;
     /* How long the call waited. */
@@ -464,7 +472,11 @@ typedef struct limiter_decision {
      * Otherwise 0.
      */
     uint64_t fence;
-    /* Denied or never: position of the limit that refused, from 0. Otherwise LIMITER_NO_INDEX. */
+    /*
+     * Whose `limit`, `remaining` and `reset_after_us` these are: a limit's position, from 0. Denied
+     * or never: the one that refused; of several, the one that takes longest. Otherwise the one
+     * with the least remaining. LIMITER_NO_INDEX where there are no numbers, as with errors.
+     */
     uint32_t index;
     /* Pending: how many waited ahead when it was queued. */
     uint32_t queue_position;
@@ -476,8 +488,8 @@ typedef struct limiter_decision {
 typedef void (*limiter_completion_fn)(void *user_data, const struct limiter_decision *decision);
 
 /*
- * Counters of one client in this process since it was opened or forked. They only grow, except where
- * a gauge is named.
+ * Counters of one client in this process since it was opened or forked. They only grow, except
+ * where a gauge is named.
  */
 typedef struct limiter_stats {
     /* sizeof(limiter_stats), set by LIMITER_INIT; the library writes no further. */
@@ -488,7 +500,7 @@ typedef struct limiter_stats {
     uint64_t denied;
     /* Answers LIMITER_NEVER. */
     uint64_t never;
-    /* Waits that were cancelled. */
+    /* Waits that were cancelled or detached. */
     uint64_t cancelled;
     /* Permits released. */
     uint64_t released;
@@ -517,7 +529,8 @@ typedef struct limiter_stats {
 } limiter_stats;
 
 /*
- * What limiter_before_task() and limiter_after_task() share: one for each task that may run at a time.
+ * What limiter_before_task() and limiter_after_task() share: one for each task that may run at a
+ * time.
  */
 typedef struct limiter_slot {
     /* sizeof(limiter_slot), set by LIMITER_INIT. */
@@ -566,9 +579,9 @@ LIMITER_API
 struct limiter_config_t *limiter_config_new(void);
 
 /*
- * Sets `key` to `value`; both are NUL-terminated UTF-8 and copied. LIMITER_CONFIG for an unknown key
- * or a value out of range: errbuf names the key and what is allowed, and the setting stays as it was.
- * LIMITER_INVALID for NULL or text that is not UTF-8.
+ * Sets `key` to `value`; both are NUL-terminated UTF-8 and copied. LIMITER_CONFIG for an unknown
+ * key or a value out of range: errbuf names the key and what is allowed, and the setting stays as
+ * it was. LIMITER_INVALID for NULL or text that is not UTF-8.
  */
 LIMITER_API
 limiter_status limiter_config_set(struct limiter_config_t *config,
@@ -578,8 +591,9 @@ limiter_status limiter_config_set(struct limiter_config_t *config,
                                   size_t errcap);
 
 /*
- * Sends log records up to `level` (1 error to 4 debug; 0 none) to `log`, or nowhere for NULL, which is
- * the default. `user_data` is handed to each call and must live as long as the client.
+ * Sends log records up to `level` (1 error to 4 debug; 0 none) to `log`, or nowhere for NULL, which
+ * is the default. `user_data` is handed to each call and must live as long as the client: until
+ * limiter_client_free() answered LIMITER_OK, see there.
  */
 LIMITER_API
 void limiter_config_set_log(struct limiter_config_t *config,
@@ -588,8 +602,9 @@ void limiter_config_set_log(struct limiter_config_t *config,
                             void *user_data);
 
 /*
- * Calls `lost` for each permit whose lease ended while it was held, or nothing for NULL, which is the
- * default. `user_data` is handed to each call and must live as long as the client.
+ * Calls `lost` for each permit whose lease ended while it was held, or nothing for NULL, which is
+ * the default. `user_data` is handed to each call and must live as long as the client: until
+ * limiter_client_free() answered LIMITER_OK, see there.
  */
 LIMITER_API
 void limiter_config_set_lost(struct limiter_config_t *config,
@@ -609,10 +624,10 @@ LIMITER_API void limiter_config_free(struct limiter_config_t *config);
 /*
  * Opens a client. `url` says where the state lives; NULL means "memory://", which is this process's
  * own memory. redis://[user:password@]host[:port][/database], rediss:// (TLS), unix:///path,
- * redis-cluster://host:port,host:port and redis-sentinel://host:port,host:port/master share it over all
- * processes that use the name; this version refuses semaphores there (LIMITER_UNSUPPORTED from
- * limiter_new()). `config` is copied; NULL means the defaults. Never connects and never waits: a backend
- * that is down shows at the first call. On success `*client` is set, to be freed with
+ * redis-cluster://host:port,host:port and redis-sentinel://host:port,host:port/master share it over
+ * all processes that use the name; this version refuses semaphores there (LIMITER_UNSUPPORTED from
+ * limiter_new()). `config` is copied; NULL means the defaults. Never connects and never waits: a
+ * backend that is down shows at the first call. On success `*client` is set, to be freed with
  * limiter_client_free(); on failure it is NULL. LIMITER_CONFIG for a URL that cannot be used; the
  * message never repeats a password.
  */
@@ -625,10 +640,11 @@ limiter_status limiter_client_open(const char *url,
                                    size_t errcap);
 
 /*
- * Ends a client's work: no new call is accepted, every wait completes with LIMITER_CLOSED, callbacks
- * that are due run, and permits still held are released, for up to `timeout_ms` (negative: without
- * limit). LIMITER_TIMEOUT if that did not suffice; the client is closed all the same. May be repeated,
- * and called from any thread; handles stay valid and answer LIMITER_CLOSED. Blocks. Not from a callback.
+ * Ends a client's work: no new call is accepted, every wait completes with LIMITER_CLOSED,
+ * callbacks that are due run, and permits still held are released, for up to `timeout_ms`
+ * (negative: without limit). LIMITER_TIMEOUT if that did not suffice; the client is closed all the
+ * same. May be repeated, and called from any thread; handles stay valid and answer LIMITER_CLOSED.
+ * Blocks. Not from a callback.
  */
 LIMITER_API
 limiter_status limiter_client_shutdown(struct limiter_client_t *client,
@@ -636,9 +652,13 @@ limiter_status limiter_client_shutdown(struct limiter_client_t *client,
 
 /*
  * Shuts a client down, if that was not done, for up to a second, and frees it. Its limiters and
- * queues stay valid, answer LIMITER_CLOSED, and may be freed before or after. NULL is ignored. Blocks.
- * Not from a callback: there it answers LIMITER_WOULD_DEADLOCK and frees nothing. LIMITER_TIMEOUT: freed,
- * but callbacks still run that took longer than the second; what they use must live on.
+ * queues stay valid, answer LIMITER_CLOSED, and may be freed before or after. NULL is ignored.
+ * Blocks. Not from a callback: there it answers LIMITER_WOULD_DEADLOCK and frees nothing.
+ *
+ * LIMITER_TIMEOUT: freed, but a callback took longer than that second, and those behind it are
+ * still to run, the log and lost-lease hooks included: what they use must live on, and nothing
+ * tells when they are done. Who cannot have that calls limiter_client_shutdown() first, with as
+ * much time as it takes.
  */
 LIMITER_API
 limiter_status limiter_client_free(struct limiter_client_t *client);
@@ -648,20 +668,21 @@ limiter_status limiter_client_free(struct limiter_client_t *client);
  * LIMITER --------------------------------------------------------------------------------------
  *
  * Limiters of one name and the same kinds of limit, in the same order, share their state: within a
- * memory client, or across all processes on one Redis. A bucket with LIMITER_INTERVAL is a kind of its
- * own. Other kinds under the same name are another limiter.
+ * memory client, or across all processes on one Redis. A bucket with LIMITER_INTERVAL is a kind of
+ * its own. Other kinds under the same name are another limiter.
  */
 
 /*
  * Makes a limiter: `name` (1 to 1024 bytes of UTF-8) and 1 to 16 limits, read during the call; each
  * acquire takes from all of them or from none. On success `*limiter` is set, to be freed with
  * limiter_free(); on failure it is NULL. LIMITER_CONFIG when a limit is out of range: errbuf says
- * which one, which field and what is allowed. LIMITER_INVALID for NULL, no or too many limits, or a name
- * that is not UTF-8.
+ * which one, which field and what is allowed. LIMITER_INVALID for NULL, no or too many limits, or a
+ * name that is not UTF-8.
  *
  * Opening a name again with other numbers changes it for everybody from the next call on (unless
- * limiter_limit.version is lower), whichever handle is used: state is clamped, never reset. Lowering a bucket keeps at most what now fits; a semaphore lowered below what
- * is held admits nobody until enough came back. See limiter_limit.version.
+ * limiter_limit.version is lower), whichever handle is used: state is clamped, never reset.
+ * Lowering a bucket keeps at most what now fits; a semaphore lowered below what is held admits
+ * nobody until enough came back. See limiter_limit.version.
  */
 LIMITER_API
 LIMITER_MUST_USE
@@ -704,13 +725,15 @@ LIMITER_API void limiter_free(struct limiter_t *limiter);
 /*
  * Takes from all limits, or from none; waits for it up to `wait_ms`.
  *
- * LIMITER_OK: admitted; release `out->permit` when done. LIMITER_DENIED: not within `wait_ms`; where
- * that is known beforehand the answer comes at once; nothing is charged. LIMITER_NEVER, LIMITER_CANCELLED, LIMITER_CLOSED, LIMITER_OVERLOADED,
- * LIMITER_BACKEND, LIMITER_UNKNOWN_OUTCOME as named above. Those who wait for one key are admitted in
- * the order in which they came, and a call that does not wait never overtakes one that does.
+ * LIMITER_OK: admitted; release `out->permit` when done. LIMITER_DENIED: not within `wait_ms`;
+ * where that is known beforehand the answer comes at once; nothing is charged. LIMITER_NEVER,
+ * LIMITER_CANCELLED, LIMITER_CLOSED, LIMITER_OVERLOADED, LIMITER_BACKEND, LIMITER_UNKNOWN_OUTCOME
+ * as named above. Those who wait for one key are admitted in the order in which they came, and a
+ * call that does not wait never overtakes one that does.
  *
- * A permit of a limiter without a semaphore need not be released: there is nothing to give back, and
- * the library forgets old ones by itself (settle them within some thousand calls).
+ * A permit of a limiter without a semaphore need not be released: there is nothing to give back,
+ * and the library forgets old ones by itself, but not before it has granted 1024 more (keys are
+ * spread over 64 parts with 1024 each). Until then it can be settled.
  *
  * Blocks up to `wait_ms`, whatever signals arrive. Not from a callback, unless `wait_ms` is 0.
  */
@@ -722,10 +745,11 @@ limiter_status limiter_acquire(struct limiter_t *limiter,
 
 /*
  * Books the next moment at which `request->weight` may start, and answers how long to sleep until
- * then: `out->retry_after_us`, 0 for now. The slot is yours, so sleep, then start. Waits for nothing
- * itself. LIMITER_DENIED, with nothing booked, if the sleep would be longer than `wait_ms` (0: no
- * sleep at all; negative: any, up to 10 years). limiter_release() on `out->permit` before its time gives the slot
- * back. LIMITER_INVALID for a limiter that holds a semaphore: limiter_acquire() is the verb for it.
+ * then: `out->retry_after_us`, 0 for now. The slot is yours, so sleep, then start. Waits for
+ * nothing itself. LIMITER_DENIED, with nothing booked, if the sleep would be longer than `wait_ms`
+ * (0: no sleep at all; negative: any, up to 10 years). limiter_release() on `out->permit` before
+ * its time gives the slot back. LIMITER_INVALID for a limiter that holds a semaphore:
+ * limiter_acquire() is the verb for it.
  */
 LIMITER_API
 LIMITER_MUST_USE
@@ -745,8 +769,8 @@ int64_t limiter_pace_ms(struct limiter_t *limiter,
                         uint64_t weight);
 
 /*
- * What limiter_acquire() without a wait would answer now, charging nothing: LIMITER_OK or
- * LIMITER_DENIED, with the same numbers and no permit.
+ * What limiter_acquire() without a wait would answer now, charging nothing: LIMITER_OK,
+ * LIMITER_DENIED or LIMITER_NEVER, with the same numbers and no permit.
  */
 LIMITER_API
 limiter_status limiter_peek(struct limiter_t *limiter,
@@ -755,8 +779,8 @@ limiter_status limiter_peek(struct limiter_t *limiter,
 
 /*
  * Makes a key as new: rates and windows start afresh, permits held on it become LIMITER_STALE, and
- * those who wait are admitted as the new state allows. Also heals a Redis key that somebody else wrote
- * to.
+ * those who wait are admitted as the new state allows. Also heals a Redis key that somebody else
+ * wrote to.
  */
 LIMITER_API
 limiter_status limiter_reset(struct limiter_t *limiter,
@@ -764,10 +788,10 @@ limiter_status limiter_reset(struct limiter_t *limiter,
                              size_t key_len);
 
 /*
- * Lets nothing start on a key for `retry_after_us` from now (cut to max_penalty_ms): what to call when
- * the service behind it said "too many requests, come back in". A running penalty is never
- * shortened. Calls that were admitted go on; those booked or waiting are put off, in their order and no
- * faster than the limits allow from then on. A time that limiter_pace() has told stays.
+ * Lets nothing start on a key for `retry_after_us` from now (cut to max_penalty_ms): what to call
+ * when the service behind it said "too many requests, come back in". A running penalty is never
+ * shortened. Calls that were admitted go on; those booked or waiting are put off, in their order
+ * and no faster than the limits allow from then on. A time that limiter_pace() has told stays.
  */
 LIMITER_API
 limiter_status limiter_penalize(struct limiter_t *limiter,
@@ -777,9 +801,9 @@ limiter_status limiter_penalize(struct limiter_t *limiter,
 
 /*
  * `count` (to 65 536) requests without a wait, decided in their order, each for itself, as if by
- * limiter_acquire() one after another: `out[i]` answers `requests[i]`. wait_ms is not read. LIMITER_OK
- * when all were decided, whatever the answers; otherwise nothing was done, and each `out[i]` has the
- * status of the call. One round trip on Redis.
+ * limiter_acquire() one after another: `out[i]` answers `requests[i]`. wait_ms is not read.
+ * LIMITER_OK when all were decided, whatever the answers; otherwise nothing was done, and each
+ * `out[i]` has the status of the call. One round trip on Redis.
  */
 LIMITER_API
 limiter_status limiter_try_many(struct limiter_t *limiter,
@@ -796,9 +820,10 @@ limiter_status limiter_try_many(struct limiter_t *limiter,
 
 /*
  * Gives a permit back: the semaphore's weight goes to those who wait; what was taken from rates and
- * windows stays taken (limiter_settle() corrects that). A slot of limiter_pace() that is still to come
- * is given back whole. LIMITER_STALE, with no effect, for a permit that is over; LIMITER_INVALID for 0;
- * LIMITER_FORKED for one of the parent's. Never waits; may be called from a callback.
+ * windows stays taken (limiter_settle() corrects that). A slot of limiter_pace() that is still to
+ * come is given back whole. LIMITER_STALE, with no effect, for a permit that is over;
+ * LIMITER_INVALID for 0; LIMITER_FORKED for one of the parent's; LIMITER_CLOSED once the client is
+ * shut down, which has released it. Never waits; may be called from a callback.
  */
 LIMITER_API
 limiter_status limiter_release(struct limiter_t *limiter,
@@ -806,8 +831,8 @@ limiter_status limiter_release(struct limiter_t *limiter,
 
 /*
  * Makes a permit live for `lease_ms` (100 to 86 400 000) from now; 0 means the lease it was granted
- * with. Only of use with LIMITER_NO_RENEW: otherwise the library renews in time. LIMITER_STALE if the
- * permit is over or lost: then somebody else may hold what you held.
+ * with. Only of use with LIMITER_NO_RENEW: otherwise the library renews in time. LIMITER_STALE if
+ * the permit is over or lost: then somebody else may hold what you held.
  */
 LIMITER_API
 limiter_status limiter_renew(struct limiter_t *limiter,
@@ -815,14 +840,14 @@ limiter_status limiter_renew(struct limiter_t *limiter,
                              uint32_t lease_ms);
 
 /*
- * Corrects an estimate: the permit's call used `actual_weight`, not the weight it asked for, as if it had
- * asked for that from the start. Less is given back, as far as time has not given it back already; more is
- * charged, beyond the limit if need be, and later calls wait for it; those that have their time already
- * keep it. Applies to each limit that counts weight and that this call took from, except semaphores (also
- * where the request gave a weight for each limit: all of them are corrected to the same). Once for each
- * permit, before it is released: after that, and after some thousand later calls on a limiter
- * without a semaphore, LIMITER_STALE with no effect. A permit that is never settled stays at its
- * estimate.
+ * Corrects an estimate: the permit's call used `actual_weight`, not the weight it asked for, as if
+ * it had asked for that from the start. Less is given back, as far as time has not given it back
+ * already; more is charged, beyond the limit if need be, and later calls wait for it; those that
+ * have their time already keep it. Applies to each limit that counts weight and that this call took
+ * from, except semaphores (also where the request gave a weight for each limit: all of them are
+ * corrected to the same). Once for each permit, before it is released: after that LIMITER_STALE
+ * with no effect, and also, on a limiter without a semaphore, once the permit is forgotten, which
+ * is not before 1024 later ones were granted. A permit that is never settled stays at its estimate.
  */
 LIMITER_API
 limiter_status limiter_settle(struct limiter_t *limiter,
@@ -838,8 +863,8 @@ limiter_status limiter_settle(struct limiter_t *limiter,
  */
 
 /*
- * Makes a queue. On success `*queue` is set, to be freed with limiter_queue_free(). LIMITER_RESOURCE when
- * the process has no descriptor left.
+ * Makes a queue. On success `*queue` is set, to be freed with limiter_queue_free().
+ * LIMITER_RESOURCE when the process has no descriptor left.
  */
 LIMITER_API
 LIMITER_MUST_USE
@@ -847,12 +872,13 @@ limiter_status limiter_queue_new(struct limiter_client_t *client,
                                  struct limiter_queue_t **queue);
 
 /*
- * The queue's descriptor: readable as long as completions wait, for poll, epoll, kqueue or an event
- * library. Do not read, write or close it. Its number stays the same for the queue's life, also across
- * fork; call this or any other function on the queue once in the child before the child polls the
- * descriptor. A child that closes all descriptors, as daemons do, does so before that call; if it has
- * something else on the number by then, that is left alone and the queue has another: ask again.
- * Negative: a status.
+ * The queue's descriptor, for poll, epoll or an event library: readable as long as completions
+ * wait, and for good once the client is shut down (limiter_queue_poll() then answers
+ * LIMITER_CLOSED). Do not read, write or close it. Its number stays the same for the queue's life,
+ * also across fork; call this or any other function on the queue once in the child before the child
+ * polls the descriptor. A child that closes all descriptors, as daemons do, does so before that
+ * call; if it has something else on the number by then, that is left alone and the queue has
+ * another: ask again. Negative: a status.
  */
 LIMITER_API
 int32_t limiter_queue_fd(const struct limiter_queue_t *queue);
@@ -860,9 +886,10 @@ int32_t limiter_queue_fd(const struct limiter_queue_t *queue);
 /*
  * Starts an acquire that completes on `queue`; queue and limiter belong to one client. Never waits.
  *
- * LIMITER_OK, LIMITER_DENIED and every other answer but PENDING: decided at once, `*out` is the whole
- * answer and no completion follows. LIMITER_PENDING: `out->op` is set, and exactly one completion
- * with that op and the request's user_data will be polled.
+ * LIMITER_OK, LIMITER_DENIED and every other answer but PENDING: decided at once, `*out` is the
+ * whole answer and no completion follows. LIMITER_PENDING: `out->op` is set, and exactly one
+ * completion with that op and the request's user_data will be polled, perhaps by another thread
+ * before this returns.
  */
 LIMITER_API
 LIMITER_MUST_USE
@@ -873,10 +900,10 @@ limiter_status limiter_submit(struct limiter_queue_t *queue,
 
 /*
  * Moves up to `cap` completions to `out`, oldest first, and answers their number. If there is none,
- * waits for the first up to `timeout_ms` (0: not at all; negative: without limit) and answers 0 when
- * none came. A negative result is a status: LIMITER_CLOSED once the client is shut down and every
- * completion was polled. Each completion goes to exactly one caller. Not from a callback with a
- * timeout.
+ * waits for the first up to `timeout_ms` (0: not at all; negative: without limit) and answers 0
+ * when none came. A negative result is a status: LIMITER_CLOSED once the client is shut down and
+ * every completion was polled. Each completion goes to exactly one caller. Not from a callback with
+ * a timeout.
  */
 LIMITER_API
 LIMITER_MUST_USE
@@ -888,9 +915,9 @@ int32_t limiter_queue_poll(struct limiter_queue_t *queue,
 /*
  * Ends a wait that limiter_submit() or limiter_acquire_cb() started. Its completion still arrives,
  * exactly once: LIMITER_CANCELLED, or LIMITER_OK where the grant came first (release it). With
- * `flags` LIMITER_DETACH nothing arrives any more, and a grant that came first is given back for you.
- * LIMITER_STALE, with no effect: it was polled or called back before. Never waits; may be called from a
- * callback.
+ * `flags` LIMITER_DETACH nothing arrives any more (so a callback's user_data is yours to free), and
+ * a grant that came first is given back for you. LIMITER_STALE, with no effect: it was polled or
+ * called back before, or that is happening now. Never waits; may be called from a callback.
  */
 LIMITER_API
 limiter_status limiter_cancel(struct limiter_client_t *client,
@@ -899,8 +926,9 @@ limiter_status limiter_cancel(struct limiter_client_t *client,
 
 /*
  * Ends every wait of this client whose request had this `user_data`, blocked limiter_acquire()
- * calls of other threads included, as limiter_cancel() without flags does: what a worker pool calls to
- * stop. 0 is what a request has by default, so it ends every wait that was not marked. Answers how many it ended, or a negative status. Never waits.
+ * calls of other threads included, as limiter_cancel() without flags does: what a worker pool calls
+ * to stop. 0 is what a request has by default, so it ends every wait that was not marked. Answers
+ * how many it ended, or a negative status. Never waits.
  */
 LIMITER_API
 int32_t limiter_cancel_waits(struct limiter_client_t *client,
@@ -921,10 +949,11 @@ LIMITER_API void limiter_queue_free(struct limiter_queue_t *queue);
  */
 
 /*
- * Starts an acquire whose answer `callback` receives: see CALLBACKS above. LIMITER_PENDING: it will be
- * called exactly once, even where the answer is known already, and perhaps before this returns; `*op`
- * (nullable) is the number for limiter_cancel(), also in the decision, and is set before the callback
- * runs. Anything else: nothing was started, `*op` is 0, and it is never called. Never waits.
+ * Starts an acquire whose answer `callback` receives: see CALLBACKS above. LIMITER_PENDING: it will
+ * be called exactly once, even where the answer is known already, and perhaps before this returns;
+ * `*op` (nullable) is the number for limiter_cancel(), also in the decision, and is set before the
+ * callback runs. Anything else: nothing was started, `*op` is 0, and it is never called. Never
+ * waits.
  *
  * `user_data` is yours again when the callback runs. It does not run after limiter_cancel() with
  * LIMITER_DETACH answered LIMITER_OK: then it is yours to free from there.
@@ -940,17 +969,17 @@ limiter_status limiter_acquire_cb(struct limiter_t *limiter,
 /*
  * To be called before a task with its limiter_slot, for pools that take a function pointer:
  * limiter_acquire() with the slot's request; the answer is in the slot. Start the task only on
- * LIMITER_OK. LIMITER_INVALID, with nothing taken and the slot as it was, while it holds a permit, for
- * NULL, and for a wrong struct_size.
+ * LIMITER_OK. LIMITER_INVALID, with nothing taken and the slot as it was, while it holds a permit,
+ * for NULL, and for a wrong struct_size.
  */
 LIMITER_API
 LIMITER_MUST_USE
 limiter_status limiter_before_task(void *slot);
 
 /*
- * To be called after the task, with the same slot: releases what limiter_before_task() took and sets the
- * slot's permit to 0; does nothing if that is 0 already. Reads no more of the slot than its size, limiter
- * and decision.
+ * To be called after the task, with the same slot: releases what limiter_before_task() took and
+ * sets the slot's permit to 0; does nothing if that is 0 already. Reads no more of the slot than
+ * its size, limiter and decision.
  */
 LIMITER_API
 void limiter_after_task(void *slot);
@@ -959,34 +988,33 @@ void limiter_after_task(void *slot);
 /*
  * VIRTUAL CLOCK --------------------------------------------------------------------------------
  *
- * A memory client opened with clock = virtual stands still until it is told to go on, so a program's
- * own tests need not sleep. It starts at 1 000 000 000 000 000 microseconds. Waits run on it too: a call
- * that blocks returns only when another thread moves the clock, so a test with one thread waits for
- * nothing, or submits. LIMITER_UNSUPPORTED on every other client.
+ * A memory client opened with clock = virtual stands still until it is told to go on, so a
+ * program's own tests need not sleep. It starts at 1 000 000 000 000 000 microseconds. Waits run on
+ * it too: a call that blocks returns only when another thread moves the clock, so a test with one
+ * thread waits for nothing, or submits. LIMITER_UNSUPPORTED on every other client.
  */
 
 /*
- * Lets `us` microseconds pass. Everything that falls due on the way (booked starts, deadlines, leases)
- * happens in order and at its own time before this returns; callbacks are started, not awaited.
- * LIMITER_INVALID, and no time passes, if that would lead beyond the largest time, 2^52.
+ * Lets `us` microseconds pass. Everything that falls due on the way (booked starts, deadlines,
+ * leases) happens in order and at its own time before this returns; callbacks are started, not
+ * awaited. LIMITER_INVALID, and no time passes, if that would lead beyond the largest time, 2^52.
  */
 LIMITER_API
 limiter_status limiter_clock_advance_us(struct limiter_client_t *client,
                                         uint64_t us);
 
 /*
- * Sets the clock to `us` microseconds since 1970. Forwards is limiter_clock_advance_us(); backwards is
- * what a clock that steps back does to a limiter: no time has passed, limiter_clock_now_us() stays where it
- * was, and the next step forward counts from `us`. The
- * largest time is 2^52.
+ * Sets the clock to `us` microseconds since 1970. Forwards is limiter_clock_advance_us(); backwards
+ * is what a clock that steps back does to a limiter: no time has passed, limiter_clock_now_us()
+ * stays where it was, and the next step forward counts from `us`. The largest time is 2^52.
  */
 LIMITER_API
 limiter_status limiter_clock_set_us(struct limiter_client_t *client,
                                     uint64_t us);
 
 /*
- * What the clock shows, in microseconds since 1970; real time for a clock that is not virtual. 0 for a
- * NULL client.
+ * What the clock shows, in microseconds since 1970; real time for a clock that is not virtual. 0
+ * for a NULL client.
  */
 LIMITER_API
 uint64_t limiter_clock_now_us(const struct limiter_client_t *client);
@@ -997,8 +1025,8 @@ uint64_t limiter_clock_now_us(const struct limiter_client_t *client);
  */
 
 /*
- * Reads a client's counters into `*stats`, whose struct_size must be set (LIMITER_INIT); no further than
- * that is written. The counters are read one after another, not at one instant.
+ * Reads a client's counters into `*stats`, whose struct_size must be set (LIMITER_INIT); no further
+ * than that is written. The counters are read one after another, not at one instant.
  */
 LIMITER_API
 limiter_status limiter_stats_get(struct limiter_client_t *client,
@@ -1008,13 +1036,15 @@ limiter_status limiter_stats_get(struct limiter_client_t *client,
 LIMITER_API uint32_t limiter_version(void);
 
 /*
- * ABI number of the loaded library. A program or binding made for another LIMITER_ABI must not use it.
+ * ABI number of the loaded library. A program or binding made for another LIMITER_ABI must not use
+ * it.
  */
 LIMITER_API
 uint32_t limiter_abi_version(void);
 
 /*
- * A status's name, such as "LIMITER_DENIED"; "LIMITER_?" for a number that is none. Static, never NULL.
+ * A status's name, such as "LIMITER_DENIED"; "LIMITER_?" for a number that is none. Static, never
+ * NULL.
  */
 LIMITER_API
 const char *limiter_status_name(limiter_status status);

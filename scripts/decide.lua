@@ -208,16 +208,16 @@ function decide.reconfigure(limits, from, key, now)
   if changed then next_epoch(limits, key, needed) end
 end
 
--- Limit, remaining and reset_after: of the limit at `index`, or of the tightest.
+-- Limit, remaining, reset_after and index: of the limit at `index`, or of the tightest.
 function decide.figures(limits, key, now, index)
   local base = decide.base(key, now)
-  local limit, remaining, reset
+  local limit, remaining, reset, which
   for i, rule in ipairs(limits) do
     if not index or index == i then
       local l, r, a = rule.kind.figures(rule, key.states[i], now, base)
       if base > now and not rule.holds then r, a = 0, a + base - now end
-      if not remaining or r < remaining then limit, remaining, reset = l, r, a end
+      if not remaining or r < remaining then limit, remaining, reset, which = l, r, a, i end
     end
   end
-  return limit, remaining, reset
+  return limit, remaining, reset, which
 end

@@ -83,10 +83,10 @@ elseif key.from then
 end
 
 local function answer(letter, index, retry, at, fence, position, booking)
-  local limit, remaining, reset = decide.figures(limits, key, now, index)
+  local limit, remaining, reset, which = decide.figures(limits, key, now, index)
   if limit == math.huge then limit = -1 end
   if remaining == math.huge then remaining = -1 end
-  return string.format('%s %d %.0f %.0f %.0f %.0f %.0f %.0f %.0f|%s', letter, index or 0, limit, remaining,
+  return string.format('%s %d %.0f %.0f %.0f %.0f %.0f %.0f %.0f|%s', letter, which, limit, remaining,
     retry, reset, fence or 0, position or 0, at or now, booking or '')
 end
 

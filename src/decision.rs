@@ -45,7 +45,7 @@ pub struct Decision {
     pub op: u64,
     /// Echo of the request's.
     pub user_data: u64,
-    /// Of the limit that `index` names, else of the tightest.
+    /// Of the limit that `index` names.
     pub limit: u64,
     pub remaining: u64,
     pub retry_after_us: u64,
@@ -53,7 +53,7 @@ pub struct Decision {
     pub waited_us: u64,
     /// Grows with every grant of a semaphore key; 0 where there is none.
     pub fence: u64,
-    /// The limit that denied, or [`NO_LIMIT`].
+    /// The limit that denied, else the tightest; [`NO_LIMIT`] where there are no numbers.
     pub index: u32,
     /// Waiters ahead of a pending request.
     pub queue_position: u32,

@@ -21,6 +21,33 @@ fn polish(generated: &str) -> String {
     polished
 }
 
+/// No line of the header is longer.
+const WIDTH: usize = 100;
+
+/// Paragraphs filled to `width`; what is indented (tables, code) stays as it is.
+fn fill(text: &[&str], width: usize) -> Vec<String> {
+    let mut filled: Vec<String> = Vec::new();
+    let mut open = false;
+    for line in text {
+        let plain = !line.is_empty() && !line.starts_with(' ');
+        for word in line.split(' ').filter(|_| plain) {
+            match filled
+                .last_mut()
+                .filter(|last| open && last.len() + word.len() < width)
+            {
+                Some(last) => *last += &format!(" {word}"),
+                None => filled.push(word.into()),
+            }
+            open = true;
+        }
+        if !plain {
+            filled.push((*line).into());
+        }
+        open = plain;
+    }
+    filled
+}
+
 /// One doc comment: its `== Title ==` part, if it has one, becomes a heading before it.
 fn comment(indent: &str, block: &[&str]) -> String {
     let mut text: Vec<&str> = block
@@ -44,7 +71,7 @@ fn comment(indent: &str, block: &[&str]) -> String {
             "\n/*\n * {:-<94}\n",
             format!("{} ", title.to_uppercase())
         ));
-        for line in &text[1..end] {
+        for line in fill(&text[1..end], WIDTH - 3) {
             out.push_str(format!(" * {line}").trim_end());
             out.push('\n');
         }
@@ -54,14 +81,14 @@ fn comment(indent: &str, block: &[&str]) -> String {
     while text.last().is_some_and(|line| line.is_empty()) {
         text.pop();
     }
-    match text[..] {
+    match &fill(&text, WIDTH - 3 - indent.len())[..] {
         [] => {}
-        [line] if indent.len() + line.len() <= 94 => {
+        [line] if indent.len() + line.len() <= WIDTH - 6 => {
             out.push_str(&format!("{indent}/* {line} */\n"));
         }
-        _ => {
+        filled => {
             out.push_str(&format!("{indent}/*\n"));
-            for line in text {
+            for line in filled {
                 out.push_str(format!("{indent} * {line}").trim_end());
                 out.push('\n');
             }
@@ -86,6 +113,8 @@ fn the_committed_header_is_what_the_source_generates() {
     builder.generate().unwrap().write(&mut raw);
     let header = polish(&String::from_utf8(raw).unwrap());
 
+    let wide = header.lines().find(|line| line.chars().count() > WIDTH);
+    assert_eq!(wide, None, "a line over {WIDTH} columns");
     let committed = root.join("include/limiter.h");
     if std::env::var_os("LIMITER_WRITE_HEADER").is_some() {
         std::fs::write(&committed, &header).unwrap();

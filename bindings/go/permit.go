@@ -9,8 +9,8 @@ import (
 type Decision struct {
 	Status        Status
 	Degraded      bool          // answered by the failure policy because the backend could not
-	Index         int           // position of the limit that refused; -1 where none did
-	Limit         uint64        // units that limit allows at most, or the tightest where none refused
+	Index         int           // position of the limit that refused, else of the tightest; -1: no numbers
+	Limit         uint64        // units that limit allows at most
 	Remaining     uint64        // units of it that could be taken at this moment
 	RetryAfter    time.Duration // denied: when to come back; Pace: how long to sleep
 	ResetAfter    time.Duration // until that limit is as good as new if nobody else comes

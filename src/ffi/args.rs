@@ -112,26 +112,42 @@ pub unsafe fn versioned_or_init<T: Versioned>(from: *const T) -> Result<T, Statu
     }
 }
 
-/// Reads an array of versioned structs, whose stride is the size the first one tells.
+/// Reads an array of versioned structs, whose stride is the size the first one tells. What is wrong with
+/// which one, if not all are as they should be.
 ///
 /// # Safety
 /// As for [`told_size`], for `count` elements of one size.
 pub unsafe fn versioned_array<T: Versioned>(
     from: *const T,
     count: usize,
-) -> Result<Vec<T>, Status> {
+) -> Result<Vec<T>, (usize, &'static str)> {
     let mut read = Vec::with_capacity(count.min(1024));
     let mut next = from;
-    for _ in 0..count {
-        let element = unsafe { versioned(next)? };
+    for i in 0..count {
+        let element = unsafe { versioned(next) }.map_err(|_| (i, unsafe { oddity(next) }))?;
         let size = read.first().map_or(element.struct_size(), T::struct_size);
         if element.struct_size() != size {
-            return Err(Status::Invalid);
+            return Err((i, "struct_size is not the same as the first one's"));
         }
         read.push(element);
         next = unsafe { next.byte_add(size) };
     }
     Ok(read)
+}
+
+/// Why [`versioned`] refused this one.
+///
+/// # Safety
+/// As for [`told_size`].
+unsafe fn oddity<T: Versioned>(from: *const T) -> &'static str {
+    match unsafe { from.cast::<usize>().as_ref() } {
+        None => "is NULL",
+        Some(0) => "struct_size is 0: set it up with LIMITER_INIT",
+        Some(&size) if can_be(size, T::LEAST) => {
+            "struct_size is of a later version, with a setting that this library does not know"
+        }
+        Some(_) => "struct_size is no size of this struct: set it up with LIMITER_INIT",
+    }
 }
 
 // SAFETY: repr(C), integers and pointers only.

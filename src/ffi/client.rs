@@ -69,8 +69,11 @@ pub unsafe extern "C" fn limiter_client_shutdown(
 
 /// Shuts a client down, if that was not done, for up to a second, and frees it. Its limiters and
 /// queues stay valid, answer LIMITER_CLOSED, and may be freed before or after. NULL is ignored. Blocks.
-/// Not from a callback: there it answers LIMITER_WOULD_DEADLOCK and frees nothing. LIMITER_TIMEOUT: freed,
-/// but callbacks still run that took longer than the second; what they use must live on.
+/// Not from a callback: there it answers LIMITER_WOULD_DEADLOCK and frees nothing.
+///
+/// LIMITER_TIMEOUT: freed, but a callback took longer than that second, and those behind it are still to
+/// run, the log and lost-lease hooks included: what they use must live on, and nothing tells when they are
+/// done. Who cannot have that calls limiter_client_shutdown() first, with as much time as it takes.
 ///
 /// # Safety
 /// See the header.

@@ -64,7 +64,8 @@ pub unsafe extern "C" fn limiter_config_set(
 }
 
 /// Sends log records up to `level` (1 error to 4 debug; 0 none) to `log`, or nowhere for NULL, which is
-/// the default. `user_data` is handed to each call and must live as long as the client.
+/// the default. `user_data` is handed to each call and must live as long as the client: until
+/// limiter_client_free() answered LIMITER_OK, see there.
 ///
 /// # Safety
 /// See the header.
@@ -91,7 +92,8 @@ pub unsafe extern "C" fn limiter_config_set_log(
 }
 
 /// Calls `lost` for each permit whose lease ended while it was held, or nothing for NULL, which is the
-/// default. `user_data` is handed to each call and must live as long as the client.
+/// default. `user_data` is handed to each call and must live as long as the client: until
+/// limiter_client_free() answered LIMITER_OK, see there.
 ///
 /// # Safety
 /// See the header.

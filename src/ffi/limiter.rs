@@ -20,8 +20,9 @@ use crate::limiter::{LimitSpec, Limiter, spec};
 /// that is not UTF-8.
 ///
 /// Opening a name again with other numbers changes it for everybody from the next call on (unless
-/// limiter_limit.version is lower), whichever handle is used: state is clamped, never reset. Lowering a bucket keeps at most what now fits; a semaphore lowered below what
-/// is held admits nobody until enough came back. See limiter_limit.version.
+/// limiter_limit.version is lower), whichever handle is used: state is clamped, never reset. Lowering a
+/// bucket keeps at most what now fits; a semaphore lowered below what is held admits nobody until enough
+/// came back. See limiter_limit.version.
 ///
 /// # Safety
 /// See the header.
@@ -50,7 +51,7 @@ pub unsafe extern "C" fn limiter_new(
                 return Err(Refusal::invalid("limits must be an array of 1 to 16"));
             }
             let specs: Vec<LimitSpec> = versioned_array(limits, count)
-                .map_err(|_| Refusal::invalid("limits[].struct_size is not one of this library's"))?
+                .map_err(|(i, what)| Refusal::invalid(format!("limits[{i}].{what}")))?
                 .iter()
                 .map(LimitSpec::from)
                 .collect();

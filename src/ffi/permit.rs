@@ -11,7 +11,8 @@ use crate::limit::time::Span;
 /// Gives a permit back: the semaphore's weight goes to those who wait; what was taken from rates and
 /// windows stays taken (limiter_settle() corrects that). A slot of limiter_pace() that is still to come
 /// is given back whole. LIMITER_STALE, with no effect, for a permit that is over; LIMITER_INVALID for 0;
-/// LIMITER_FORKED for one of the parent's. Never waits; may be called from a callback.
+/// LIMITER_FORKED for one of the parent's; LIMITER_CLOSED once the client is shut down, which has
+/// released it. Never waits; may be called from a callback.
 ///
 /// # Safety
 /// See the header.
@@ -52,9 +53,9 @@ pub unsafe extern "C" fn limiter_renew(
 /// charged, beyond the limit if need be, and later calls wait for it; those that have their time already
 /// keep it. Applies to each limit that counts weight and that this call took from, except semaphores (also
 /// where the request gave a weight for each limit: all of them are corrected to the same). Once for each
-/// permit, before it is released: after that, and after some thousand later calls on a limiter
-/// without a semaphore, LIMITER_STALE with no effect. A permit that is never settled stays at its
-/// estimate.
+/// permit, before it is released: after that LIMITER_STALE with no effect, and also, on a limiter without a
+/// semaphore, once the permit is forgotten, which is not before 1024 later ones were granted. A permit
+/// that is never settled stays at its estimate.
 ///
 /// # Safety
 /// See the header.

@@ -31,8 +31,8 @@ pub unsafe extern "C" fn limiter_queue_new(
     })
 }
 
-/// The queue's descriptor: readable as long as completions wait, for poll, epoll, kqueue or an event
-/// library. Do not read, write or close it. Its number stays the same for the queue's life, also across
+/// The queue's descriptor, for poll, epoll or an event library: readable as long as completions wait, and
+/// for good once the client is shut down (limiter_queue_poll() then answers LIMITER_CLOSED). Do not read, write or close it. Its number stays the same for the queue's life, also across
 /// fork; call this or any other function on the queue once in the child before the child polls the
 /// descriptor. A child that closes all descriptors, as daemons do, does so before that call; if it has
 /// something else on the number by then, that is left alone and the queue has another: ask again.
@@ -55,7 +55,8 @@ pub unsafe extern "C" fn limiter_queue_fd(queue: *const limiter_queue_t) -> i32 
 ///
 /// LIMITER_OK, LIMITER_DENIED and every other answer but PENDING: decided at once, `*out` is the whole
 /// answer and no completion follows. LIMITER_PENDING: `out->op` is set, and exactly one completion
-/// with that op and the request's user_data will be polled.
+/// with that op and the request's user_data will be polled, perhaps by another thread before this
+/// returns.
 ///
 /// # Safety
 /// See the header.
@@ -114,8 +115,9 @@ pub unsafe extern "C" fn limiter_queue_poll(
 
 /// Ends a wait that limiter_submit() or limiter_acquire_cb() started. Its completion still arrives,
 /// exactly once: LIMITER_CANCELLED, or LIMITER_OK where the grant came first (release it). With
-/// `flags` LIMITER_DETACH nothing arrives any more, and a grant that came first is given back for you.
-/// LIMITER_STALE, with no effect: it was polled or called back before. Never waits; may be called from a
+/// `flags` LIMITER_DETACH nothing arrives any more (so a callback's user_data is yours to free), and a
+/// grant that came first is given back for you. LIMITER_STALE, with no effect: it was polled or called
+/// back before, or that is happening now. Never waits; may be called from a
 /// callback.
 ///
 /// # Safety
@@ -137,7 +139,8 @@ pub unsafe extern "C" fn limiter_cancel(
 
 /// Ends every wait of this client whose request had this `user_data`, blocked limiter_acquire()
 /// calls of other threads included, as limiter_cancel() without flags does: what a worker pool calls to
-/// stop. 0 is what a request has by default, so it ends every wait that was not marked. Answers how many it ended, or a negative status. Never waits.
+/// stop. 0 is what a request has by default, so it ends every wait that was not marked. Answers how many
+/// it ended, or a negative status. Never waits.
 ///
 /// # Safety
 /// See the header.

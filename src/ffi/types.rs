@@ -25,8 +25,8 @@ pub const LIMITER_OK: i32 = 0;
 pub const LIMITER_PENDING: i32 = 1;
 /// Not admitted within the wait that was allowed; `retry_after_us` says when to come back.
 pub const LIMITER_DENIED: i32 = 2;
-/// Can never be admitted: heavier than the limit can ever hold, or a limit of kind
-/// LIMITER_NEVER_ADMIT. Waiting is pointless, and `retry_after_us` is UINT64_MAX.
+/// Can never be admitted: heavier than the limit can ever hold, more than 10 years of a pacer's rate,
+/// or a limit of kind LIMITER_NEVER_ADMIT. Waiting is pointless, and `retry_after_us` is UINT64_MAX.
 pub const LIMITER_NEVER: i32 = 3;
 /// An argument is NULL where it must not be, out of range, or makes no sense here.
 pub const LIMITER_INVALID: i32 = -1;
@@ -72,11 +72,14 @@ pub const LIMITER_SEMAPHORE: u32 = 1;
 /// with LIMITER_INTERVAL, all at the period's end. Starts full or, with LIMITER_START_EMPTY, empty.
 /// In any interval of length t it admits at most capacity + refill * t / period_us; with
 /// LIMITER_INTERVAL at most capacity + refill * (whole periods in t + 1).
+///
 /// Source: GCRA, ITU-T I.371, in exact integers.
 pub const LIMITER_TOKEN_BUCKET: u32 = 2;
 /// `refill` units per `period_us`, evenly spaced. `capacity` (may be 0) is the burst: units let
 /// through at once on top, earned back in quiet times at burst_earn_permille/1000 of the rate. In any
-/// interval it admits at most capacity + refill * t / period_us + one call's weight.
+/// interval it admits at most capacity + refill * t / period_us + one call's weight. A weight that takes
+/// more than 10 years at the rate is answered LIMITER_NEVER.
+///
 /// Source: the pacing of distributed-pacer, with its excess in try mode removed.
 pub const LIMITER_PACER: u32 = 3;
 /// At most `capacity` units in any window of `period_us`, exactly: it remembers each admission, so
@@ -89,9 +92,9 @@ pub const LIMITER_SLIDING_COUNTER: u32 = 5;
 /// begin at whole multiples of `period_us` since 1970 or, with LIMITER_ALIGN_FIRST_USE, at the first
 /// use.
 pub const LIMITER_FIXED_WINDOW: u32 = 6;
-/// Always admits. Reads nothing but `kind`.
+/// Always admits. It has no parameters: see limiter_limit on fields that a kind does not read.
 pub const LIMITER_UNLIMITED: u32 = 7;
-/// Never admits: every weight but 0 is answered LIMITER_NEVER. Reads nothing but `kind`.
+/// Never admits: every weight but 0 is answered LIMITER_NEVER. It has no parameters either.
 pub const LIMITER_NEVER_ADMIT: u32 = 8;
 
 /// == Flags ==
@@ -108,12 +111,13 @@ pub const LIMITER_ALIGN_FIRST_USE: u32 = 8;
 /// permit; it ends after its lease unless limiter_renew() is called.
 pub const LIMITER_NO_RENEW: u32 = 16;
 /// `limiter_request.flags`, limiter_submit() only: when the permit's lease is lost, one more completion
-/// arrives with status LIMITER_STALE, the same op, permit and user_data.
+/// arrives on the queue that it was submitted on, with status LIMITER_STALE and the same op, permit and
+/// user_data.
 pub const LIMITER_TELL_LOST: u32 = 32;
 
 /// `limiter_decision.flags`: answered by the failure policy, not by the backend.
 pub const LIMITER_DEGRADED: u32 = 1;
-/// `limiter_decision.index`: no single limit is meant.
+/// `limiter_decision.index`: no limit is meant.
 pub const LIMITER_NO_INDEX: u32 = u32::MAX;
 
 /// limiter_cancel(): nothing arrives any more for this operation, and a grant that comes late, or
@@ -217,8 +221,7 @@ pub struct limiter_decision {
     pub op: limiter_op,
     /// The request's.
     pub user_data: u64,
-    /// Units the limit named by `index` allows at most; where none is named, of the limit that has the
-    /// least remaining. A pacer's is its burst and one.
+    /// Units that the limit named by `index` allows at most. A pacer's is its burst and one.
     pub limit: u64,
     /// Units of it that could be taken at this moment. 0 <= remaining <= limit.
     pub remaining: u64,
@@ -235,7 +238,9 @@ pub struct limiter_decision {
     /// Semaphore: grows with every grant on the key, so that a resource can refuse an older holder.
     /// Otherwise 0.
     pub fence: u64,
-    /// Denied or never: position of the limit that refused, from 0. Otherwise LIMITER_NO_INDEX.
+    /// Whose `limit`, `remaining` and `reset_after_us` these are: a limit's position, from 0. Denied or
+    /// never: the one that refused; of several, the one that takes longest. Otherwise the one with the
+    /// least remaining. LIMITER_NO_INDEX where there are no numbers, as with errors.
     pub index: u32,
     /// Pending: how many waited ahead when it was queued.
     pub queue_position: u32,
@@ -256,7 +261,7 @@ pub struct limiter_stats {
     pub denied: u64,
     /// Answers LIMITER_NEVER.
     pub never: u64,
-    /// Waits that were cancelled.
+    /// Waits that were cancelled or detached.
     pub cancelled: u64,
     /// Permits released.
     pub released: u64,

@@ -24,7 +24,8 @@ use crate::op::{Request, Weights};
 /// the order in which they came, and a call that does not wait never overtakes one that does.
 ///
 /// A permit of a limiter without a semaphore need not be released: there is nothing to give back, and
-/// the library forgets old ones by itself (settle them within some thousand calls).
+/// the library forgets old ones by itself, but not before it has granted 1024 more (keys are spread over
+/// 64 parts with 1024 each). Until then it can be settled.
 ///
 /// Blocks up to `wait_ms`, whatever signals arrive. Not from a callback, unless `wait_ms` is 0.
 ///
@@ -88,8 +89,8 @@ pub unsafe extern "C" fn limiter_pace_ms(
     })
 }
 
-/// What limiter_acquire() without a wait would answer now, charging nothing: LIMITER_OK or
-/// LIMITER_DENIED, with the same numbers and no permit.
+/// What limiter_acquire() without a wait would answer now, charging nothing: LIMITER_OK,
+/// LIMITER_DENIED or LIMITER_NEVER, with the same numbers and no permit.
 ///
 /// # Safety
 /// See the header.
@@ -157,7 +158,7 @@ pub unsafe extern "C" fn limiter_try_many(
         if count > MOST_AT_ONCE || out.is_null() && count > 0 {
             return Err(Status::Invalid);
         }
-        let raw = versioned_array(requests, count)?;
+        let raw = versioned_array(requests, count).map_err(|_| Status::Invalid)?;
         let read: Vec<Request> = raw.iter().map(|r| read(r)).collect::<Result<_, _>>()?;
         let decisions = limiter.0.try_many(&read)?;
         assert_eq!(decisions.len(), count, "one for each");

@@ -392,24 +392,24 @@ impl Limits {
             .max(key.ahead.as_ref().map_or(Time(0), |a| a.needed_until()))
     }
 
-    /// The numbers of the limit at `index`, or of the tightest, at the time the next call can be
-    /// admitted at the earliest. While that is ahead, nothing remains of what is counted by time.
-    pub fn figures(&self, key: &KeyState, now: Time, index: Option<usize>) -> Figures {
+    /// Which limit it is and its numbers: the one at `index`, or the tightest, at the time the next call can
+    /// be admitted at the earliest. While that is ahead, nothing remains of what is counted by time.
+    pub fn figures(&self, key: &KeyState, now: Time, index: Option<usize>) -> (usize, Figures) {
         let base = key.base(now);
-        let one = |(limit, state): (&Limit, &State)| {
+        let one = |(i, (limit, state)): (usize, (&Limit, &State))| {
             let mut figures = limit.rule.figures(state, now, base);
             if base > now && limit.rule.kind() != Kind::Semaphore {
                 figures.remaining = 0;
                 figures.reset_after = figures.reset_after + base.since(now);
             }
-            figures
+            (i, figures)
         };
-        let mut all = self.limits.iter().zip(key.states.all());
+        let mut all = self.limits.iter().zip(key.states.all()).enumerate();
         match index {
             Some(index) => one(all.nth(index).expect("an index of these limits")),
             None => all
                 .map(one)
-                .min_by_key(|figures| figures.remaining)
+                .min_by_key(|(_, figures)| figures.remaining)
                 .expect("at least one limit"),
         }
     }

@@ -394,12 +394,14 @@ fn numbers(
     status: Status,
     index: Option<usize>,
 ) -> Decision {
+    let (index, figures) = named.limits.figures(state, now, index);
     let Figures {
         limit,
         remaining,
         reset_after,
-    } = named.limits.figures(state, now, index);
+    } = figures;
     Decision {
+        index: index as u32,
         limit,
         remaining,
         reset_after_us: reset_after.0,
@@ -417,7 +419,6 @@ fn refusal(named: &Named, state: &KeyState, now: Time, verdict: Verdict, hint: S
     };
     Decision {
         retry_after_us: retry_after.max(1),
-        index: verdict.index as u32,
         ..numbers(named, state, now, status, Some(verdict.index))
     }
 }

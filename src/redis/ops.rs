@@ -360,6 +360,7 @@ impl Redis {
 /// An answer's numbers.
 pub(super) fn numbers(answer: &Answer, status: Status) -> Decision {
     Decision {
+        index: answer.index.map_or(NO_LIMIT, |index| index as u32),
         limit: answer.figures.limit,
         remaining: answer.figures.remaining,
         reset_after_us: answer.figures.reset_after.0,
@@ -375,7 +376,6 @@ pub(super) fn refusal(answer: &Answer) -> Decision {
     };
     Decision {
         retry_after_us: answer.retry_after.0,
-        index: answer.index.map_or(NO_LIMIT, |index| index as u32),
         ..numbers(answer, status)
     }
 }

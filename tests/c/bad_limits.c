@@ -231,11 +231,16 @@ static void struct_sizes_of_other_versions(void) {
     CHECK_EQ(drain(limiter, NULL), 3);
     limiter_free(limiter);
     longer[1].future = 1;
-    refused(client, "other", &longer[0].known, 2, LIMITER_INVALID, "struct_size");
+    refused(client, "other", &longer[0].known, 2, LIMITER_INVALID, "limits[1].struct_size is of a later");
     longer[1].future = 0, longer[0].future = (uint64_t)1 << 63;
-    refused(client, "other", &longer[0].known, 2, LIMITER_INVALID, "struct_size");
+    refused(client, "other", &longer[0].known, 2, LIMITER_INVALID, "limits[0].struct_size is of a later");
     longer[0].future = 0, longer[1].known.struct_size = sizeof(limiter_limit); /* mixed */
-    refused(client, "other", &longer[0].known, 2, LIMITER_INVALID, "struct_size");
+    refused(client, "other", &longer[0].known, 2, LIMITER_INVALID, "limits[1].struct_size is not the same");
+    memset(&longer[1].known, 0, sizeof longer[1].known); /* as memset() sets one up */
+    refused(client, "other", &longer[0].known, 2, LIMITER_INVALID,
+            "limits[1].struct_size is 0: set it up with LIMITER_INIT");
+    longer[1].known = limiter_token_bucket(9, 1, LIMITER_HOUR);
+    longer[1].known.struct_size = sizeof(longer_limit);
 
     memset(shorter, 0, sizeof shorter);
     memcpy(&shorter[0], &limit, sizeof shorter[0]);

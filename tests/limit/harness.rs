@@ -185,7 +185,8 @@ impl Key {
             assert!(figures.remaining <= figures.limit, "{figures:?}");
             assert!(figures.reset_after.0 < 1 << 53, "{figures:?}");
         }
-        let tightest = self.figures();
+        let (index, tightest) = self.limits.figures(&self.state, self.now, None);
+        assert_eq!(tightest, self.figures_of(index));
         assert!(
             (0..self.limits.limits().len())
                 .all(|index| tightest.remaining <= self.figures_of(index).remaining)
@@ -272,11 +273,11 @@ impl Key {
     }
 
     pub fn figures(&self) -> Figures {
-        self.limits.figures(&self.state, self.now, None)
+        self.limits.figures(&self.state, self.now, None).1
     }
 
     pub fn figures_of(&self, index: usize) -> Figures {
-        self.limits.figures(&self.state, self.now, Some(index))
+        self.limits.figures(&self.state, self.now, Some(index)).1
     }
 
     pub fn remaining(&self) -> u64 {

@@ -174,7 +174,7 @@ fn reset_makes_the_key_new_and_old_permits_worthless() {
         key.penalize(SEC);
         key.limits.reset(&mut key.state, key.now);
         let fresh = key.limits.fresh(key.now);
-        let figures = key.limits.figures(&fresh, key.now, None);
+        let figures = key.limits.figures(&fresh, key.now, None).1;
         assert_eq!(key.figures(), figures);
         let Answer::Ok(_) = key.take(5) else {
             continue; // starts empty

@@ -215,10 +215,11 @@ impl Run {
     }
 
     fn expect(&self, at: &Present, outcome: wire::Outcome, found: &Answer) -> Answer {
+        let (index, figures) = at.limits.figures(&at.key, at.now, None);
         Answer {
             outcome,
-            index: None,
-            figures: at.limits.figures(&at.key, at.now, None),
+            index: Some(index),
+            figures,
             retry_after: Span::ZERO,
             fence: 0,
             position: 0,
@@ -249,10 +250,10 @@ impl Run {
                     }
                     Outcome::Admit | Outcome::Release => unreachable!("not refused"),
                 };
-                let index = Some(verdict.index);
+                let (index, figures) = at.limits.figures(&at.key, at.now, Some(verdict.index));
                 let expected = Answer {
-                    index,
-                    figures: at.limits.figures(&at.key, at.now, index),
+                    index: Some(index),
+                    figures,
                     retry_after: retry.max(Span(1)),
                     ..self.expect(&at, outcome, &found)
                 };
@@ -294,9 +295,10 @@ impl Run {
             Outcome::Release => unreachable!("there is no semaphore"),
         };
         let index = (outcome != wire::Outcome::Done).then_some(verdict.index);
+        let (index, figures) = at.limits.figures(&at.key, at.now, index);
         let expected = Answer {
-            index,
-            figures: at.limits.figures(&at.key, at.now, index),
+            index: Some(index),
+            figures,
             retry_after: Span(retry),
             ..self.expect(&at, outcome, &found)
         };

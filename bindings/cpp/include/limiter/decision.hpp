@@ -49,8 +49,7 @@ public:
     /// Answered by the failure policy, because the backend could not.
     constexpr bool degraded() const noexcept { return (raw_.flags & LIMITER_DEGRADED) != 0; }
 
-    /// Units that the limit named by index() allows at most; of the tightest limit where none is
-    /// named.
+    /// Units that the limit named by index() allows at most.
     constexpr std::uint64_t limit() const noexcept { return raw_.limit; }
 
     /// Units of it that could be taken at this moment: 0 to limit().
@@ -75,7 +74,8 @@ public:
     /// Otherwise 0.
     constexpr std::uint64_t fence() const noexcept { return raw_.fence; }
 
-    /// Denied or never: the position of the limit that refused, from 0. Otherwise empty.
+    /// Position, from 0, of the limit that refused, else of the one with the least remaining. Empty
+    /// where there are no numbers.
     constexpr std::optional<std::uint32_t> index() const noexcept {
         if (raw_.index == LIMITER_NO_INDEX) {
             return std::nullopt;

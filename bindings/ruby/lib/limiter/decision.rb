@@ -27,7 +27,7 @@ module Limiter
     def never? = status == Native::NEVER
     # @return [Boolean] answered by the failure policy, not by the backend
     def degraded? = @memory.get_uint32(At::FLAGS).anybits?(Native::DEGRADED)
-    # @return [Integer] units the limit named by {#index} allows at most; else of the tightest limit
+    # @return [Integer] units that the limit at {#index} allows at most
     def limit = @memory.get_uint64(At::LIMIT)
     # @return [Integer] units of it that could be taken at this moment
     def remaining = @memory.get_uint64(At::REMAINING)
@@ -48,7 +48,7 @@ module Limiter
     # @return [Integer] how many waited ahead when it was queued
     def queue_position = @memory.get_uint32(At::QUEUE_POSITION)
 
-    # @return [Integer, nil] position of the limit that refused, from 0
+    # @return [Integer, nil] position of the limit that refused, else of the tightest, from 0
     def index
       index = @memory.get_uint32(At::INDEX)
       index == Native::NO_INDEX ? nil : index
