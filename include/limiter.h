@@ -561,8 +561,8 @@ extern "C" {
  *     max_penalty_ms      1 to 86400000           default 3600000: longest limiter_penalize()
  *     prefix              up to 256 bytes         default "limiter": what Redis keys begin with
  *     command_timeout_ms  1 to 60000              default 250: longest wait for one Redis answer
- *     on_failure          error | open | closed | local   default error: when Redis cannot answer, the
- *                                                 call fails (LIMITER_BACKEND); or passes; or is
+ *     on_failure          error | open |          default error: when Redis cannot answer, the call
+ *                         closed | local          fails (LIMITER_BACKEND); or passes; or is
  *                                                 denied; or is decided in this process, by the
  *                                                 limits divided by the number of processes
  *     processes           1 to 1000000            default 1: that number, until Redis has told it
@@ -575,8 +575,7 @@ extern "C" {
  * New settings, all at their defaults. Never NULL but when memory is exhausted. Free them with
  * limiter_config_free().
  */
-LIMITER_API
-struct limiter_config_t *limiter_config_new(void);
+LIMITER_API struct limiter_config_t *limiter_config_new(void);
 
 /*
  * Sets `key` to `value`; both are NUL-terminated UTF-8 and copied. LIMITER_CONFIG for an unknown
@@ -695,13 +694,14 @@ limiter_status limiter_new(struct limiter_client_t *client,
                            size_t errcap);
 
 /*
- * Sets `key` of this limiter to `value`, from its next call on; both are NUL-terminated UTF-8 and read
- * during the call. One key so far:
+ * Sets `key` of this limiter to `value`, from its next call on; both are NUL-terminated UTF-8 and
+ * read during the call. One key so far:
  *
- *     on_failure          error | open | closed | local   default: the client's; see limiter_config_set()
+ *     on_failure          error | open |          default: the client's, see there
+ *                         closed | local
  *
- * LIMITER_CONFIG for another key or value: errbuf names what is allowed, and the setting stays as it
- * was. LIMITER_INVALID for NULL or text that is not UTF-8. Never blocks.
+ * LIMITER_CONFIG for another key or value: errbuf names what is allowed, and the setting stays as
+ * it was. LIMITER_INVALID for NULL or text that is not UTF-8. Never blocks.
  */
 LIMITER_API
 limiter_status limiter_set(struct limiter_t *limiter,

@@ -19,8 +19,8 @@ use crate::ffi::types::*;
 ///     max_penalty_ms      1 to 86400000           default 3600000: longest limiter_penalize()
 ///     prefix              up to 256 bytes         default "limiter": what Redis keys begin with
 ///     command_timeout_ms  1 to 60000              default 250: longest wait for one Redis answer
-///     on_failure          error | open | closed | local   default error: when Redis cannot answer, the
-///                                                 call fails (LIMITER_BACKEND); or passes; or is
+///     on_failure          error | open |          default error: when Redis cannot answer, the call
+///                         closed | local          fails (LIMITER_BACKEND); or passes; or is
 ///                                                 denied; or is decided in this process, by the
 ///                                                 limits divided by the number of processes
 ///     processes           1 to 1000000            default 1: that number, until Redis has told it

@@ -65,7 +65,8 @@ pub unsafe extern "C" fn limiter_new(
 /// Sets `key` of this limiter to `value`, from its next call on; both are NUL-terminated UTF-8 and read
 /// during the call. One key so far:
 ///
-///     on_failure          error | open | closed | local   default: the client's; see limiter_config_set()
+///     on_failure          error | open |          default: the client's, see there
+///                         closed | local
 ///
 /// LIMITER_CONFIG for another key or value: errbuf names what is allowed, and the setting stays as it
 /// was. LIMITER_INVALID for NULL or text that is not UTF-8. Never blocks.
