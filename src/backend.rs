@@ -54,14 +54,6 @@ impl Backend {
         }
     }
 
-    /// Whether limits can be had here.
-    pub fn supports(&self, limits: &Limits) -> Result<(), (Status, String)> {
-        match self {
-            Backend::Memory(_) => Ok(()),
-            Backend::Redis(_) => Redis::supports(limits),
-        }
-    }
-
     pub fn queue(&self, descriptor: Lent) -> Arc<Queue> {
         either!(self, it => it.queue(descriptor))
     }

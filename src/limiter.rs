@@ -46,8 +46,6 @@ impl Limiter {
             named: ForkLocal::empty(),
         };
         let closed = |status| (status, "the client is shut down".into());
-        let core = client.core().map_err(closed)?;
-        core.backend.supports(&limiter.limits)?;
         // From now on the name has these limits.
         limiter.place().map_err(closed)?;
         Ok(limiter)

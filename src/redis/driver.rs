@@ -1,85 +1,160 @@
-//! The thread that talks to Redis, and what is known of the server's clock.
-use std::sync::Mutex;
+//! The thread that talks to Redis: it carries calls over the link, hears notes, and keeps the heartbeat.
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use tokio::runtime::{Builder, Handle};
-use tokio::sync::oneshot;
+use tokio::sync::{Notify, mpsc, oneshot};
+use tokio::time::timeout;
 
-use super::link::{Link, Settings};
+use super::flight::{Carrier, Flight, Outgoing};
+use super::link::{Link, Push, Request, Settings};
+use super::wire::Note;
+use super::{Named, Redis, census, local};
+use crate::clock::Clock;
 use crate::limit::time::Time;
 use crate::runtime;
 
-/// One thread with a runtime of its own, and the link that runs there. Dropping it ends the thread.
-pub struct Driver {
-    pub handle: Handle,
+/// One thread with a runtime of its own, and the link that runs there. Dropping it, and the flights that
+/// are under way, ends the thread.
+pub struct Driver(Arc<Thread>);
+
+/// What runs on it needs.
+pub(super) struct Thread {
+    handle: Handle,
     pub link: Link,
-    pub offset: Offset,
+    clock: Arc<Clock>,
+    redis: Weak<Redis>,
+    /// How long a call is let alone before those behind it stop waiting to be sent with the next one.
+    patience: Duration,
+    stirred: Arc<Notify>,
     /// Until dropped, the thread goes on.
     _end: oneshot::Sender<()>,
 }
 
 impl Driver {
-    pub fn start(settings: Settings) -> Result<Driver, String> {
+    pub fn start(
+        settings: Settings,
+        clock: Arc<Clock>,
+        redis: Weak<Redis>,
+    ) -> Result<Driver, String> {
         let system = |error: std::io::Error| error.to_string();
         let runtime = Builder::new_current_thread()
             .enable_all()
             .build()
             .map_err(system)?;
         let handle = runtime.handle().clone();
+        let patience = settings.attempt / 8;
         let link = Link::new(handle.clone(), settings)?;
         let (end, ended) = oneshot::channel::<()>();
         runtime::spawn("limiter-redis", move || {
             let _ = runtime.block_on(ended);
         })
         .map_err(system)?;
-        Ok(Driver {
+        let stirred = Arc::new(Notify::new());
+        handle.spawn(beat(clock.clone(), redis.clone(), stirred.clone()));
+        Ok(Driver(Arc::new(Thread {
             handle,
             link,
-            offset: Offset::new(),
+            clock,
+            redis,
+            patience,
+            stirred,
             _end: end,
-        })
+        })))
     }
 }
 
-/// How far the server's clock is from ours, as narrowly as its replies tell. For `not_after` only:
-/// no decision depends on it.
-pub struct Offset {
-    start: Instant,
-    /// Server microseconds less ours.
-    estimate: Mutex<Option<i64>>,
+impl Carrier for Driver {
+    fn carry(&self, flight: Flight) {
+        self.0.handle.spawn(fly(self.0.clone(), flight));
+    }
+
+    fn listen(&self, channel: &str) {
+        let heard = self.0.link.listen(vec![channel.as_bytes().to_vec()]);
+        self.0.handle.spawn(listen(self.0.redis.clone(), heard));
+    }
+
+    fn stir(&self) {
+        self.0.stirred.notify_one();
+    }
+
+    fn count_in(&self, named: Weak<Named>) {
+        let (thread, redis) = (Arc::downgrade(&self.0), self.0.redis.clone());
+        self.0.handle.spawn(async move {
+            while local::beat(&thread, &redis, &named).await {
+                tokio::time::sleep(census::BEAT).await;
+            }
+        });
+    }
+
+    fn connects(&self) -> u64 {
+        self.0.link.stats().connected
+    }
 }
 
-impl Offset {
-    fn new() -> Offset {
-        Offset {
-            start: Instant::now(),
-            estimate: Mutex::new(None),
+async fn fly(driver: Arc<Thread>, mut flight: Flight) {
+    while let Some(outgoing) = flight.next() {
+        let Outgoing {
+            lane,
+            call,
+            deadline,
+            class,
+        } = outgoing;
+        let deadline = instant(&driver.clock, deadline);
+        let call = driver
+            .link
+            .call_told(lane, Request::from(call), deadline, class);
+        tokio::pin!(call);
+        let (result, again) = match timeout(driver.patience, &mut call).await {
+            Ok(done) => done,
+            Err(_) => {
+                flight.hand_over();
+                call.await
+            }
+        };
+        flight.heard(result, again);
+    }
+}
+
+/// Does what is due, whenever something is.
+async fn beat(clock: Arc<Clock>, redis: Weak<Redis>, stirred: Arc<Notify>) {
+    loop {
+        let Some(redis) = redis.upgrade() else { return };
+        let next = redis.beat();
+        drop(redis);
+        match next {
+            None => stirred.notified().await,
+            Some(at) => {
+                let sleep = tokio::time::sleep_until(instant(&clock, at).into());
+                tokio::select! {
+                    () = sleep => {}
+                    () = stirred.notified() => {}
+                }
+            }
         }
     }
+}
 
-    fn ours(&self, at: Instant) -> i64 {
-        let micros = at.saturating_duration_since(self.start).as_micros();
-        i64::try_from(micros).unwrap_or(i64::MAX / 2)
-    }
-
-    /// The server's clock stood at `server` at some moment between the two.
-    pub fn learn(&self, server: Time, sent: Instant, received: Instant) {
-        let server = i64::try_from(server.0).unwrap_or(i64::MAX / 2);
-        let (least, most) = (server - self.ours(received), server - self.ours(sent));
-        let mut estimate = self.estimate.lock().unwrap();
-        *estimate = Some(estimate.map_or(least, |known| known.clamp(least, most)));
-    }
-
-    /// The server's time at `at`; `None` while its clock is unknown.
-    pub fn server_time(&self, at: Instant) -> Option<Time> {
-        let estimate = *self.estimate.lock().unwrap();
-        estimate.and_then(|offset| u64::try_from(self.ours(at) + offset).ok().map(Time))
+/// Hands on what is heard.
+async fn listen(redis: Weak<Redis>, mut heard: mpsc::Receiver<Push>) {
+    while let Some(first) = heard.recv().await {
+        let Some(redis) = redis.upgrade() else { return };
+        let mut notes = Vec::new();
+        let mut push = Some(first);
+        while let Some(one) = push {
+            match one {
+                Push::Message { payload, .. } => notes.extend(Note::parse(&payload)),
+                Push::Listening => redis.listens(),
+                Push::Deaf => {}
+            }
+            push = heard.try_recv().ok();
+        }
+        redis.noted(&notes);
     }
 }
 
-/// How long a call is let alone before those behind it stop waiting to be sent with the next one.
-pub fn patience(command_timeout: Duration) -> Duration {
-    command_timeout / 8
+fn instant(clock: &Clock, at: Time) -> Instant {
+    Instant::now() + Duration::from_micros(at.since(clock.now()).0)
 }
 
 /// Checks what the driver would be started with, without starting it.
@@ -88,32 +163,4 @@ pub fn check(settings: &Settings) -> Result<(), String> {
         .build()
         .map_err(|error| error.to_string())?;
     Link::new(runtime.handle().clone(), settings.clone()).map(drop)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_offset_narrows_and_follows_a_clock_that_steps() {
-        let offset = Offset::new();
-        let at = |ms| offset.start + Duration::from_millis(ms);
-        assert_eq!(offset.server_time(at(5)), None);
-        offset.learn(Time(1_000_000), at(10), at(20));
-        assert_eq!(offset.server_time(at(20)), Some(Time(1_000_000)));
-        offset.learn(Time(1_030_000), at(40), at(45));
-        assert_eq!(offset.server_time(at(45)), Some(Time(1_030_000)));
-        offset.learn(Time(1_040_000), at(50), at(90));
-        assert_eq!(
-            offset.server_time(at(90)),
-            Some(Time(1_075_000)),
-            "a slow reply tells nothing"
-        );
-        offset.learn(Time(500_000), at(100), at(101));
-        assert_eq!(
-            offset.server_time(at(101)),
-            Some(Time(501_000)),
-            "it stepped back"
-        );
-    }
 }

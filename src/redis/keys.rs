@@ -1,6 +1,7 @@
 //! The names of keys in Redis. `{prefix:kinds:name:key}:part`: all parts of one limiter's key share a
 //! hash tag, hence a slot; different ones never share a name, whatever bytes they are made of.
 use super::script::letter;
+use super::wire::Id;
 use crate::limit::decide::Limits;
 
 /// What a semaphore needs beside the state: what ends when, the queue, and who is who.
@@ -46,6 +47,13 @@ impl Names {
         let parts = std::iter::once(&"s").chain(holders);
         parts.map(move |part| format!("{tag}{part}"))
     }
+}
+
+/// Where notes for one client are published. The script separates it from others by semicolons.
+pub fn channel(prefix: &str, client: Id) -> String {
+    let mut channel = String::new();
+    encode(prefix.as_bytes(), &mut channel);
+    format!("{}:notes:{client}", channel.replace(';', "%3b"))
 }
 
 /// Writes what has a meaning in a key's name, and what does not print, as `%` and two digits.

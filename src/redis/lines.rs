@@ -1,20 +1,16 @@
 //! Calls on one key: one at a time is under way, and what is asked meanwhile goes together with the
 //! next one.
-use std::collections::{BTreeSet, VecDeque};
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::{Arc, Condvar, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use tokio::time::timeout;
-
-use super::driver::Driver;
-use super::link::{Failure, Lane, Request, Silence};
+use super::flight::Trip;
+use super::link::{Failure, Lane, Silence};
 use super::question::Op;
 use super::rebook::Moved;
-use super::wire::{Answer, Head, Malformed, Reply};
+use super::wire::{Answer, Era, Id};
 use super::{Key, Redis, Scene};
-use crate::config::Level;
+use crate::limit::time::{Span, Time};
 
 /// Most questions in one call, so that the server is not held up by it.
 const MOST: usize = 64;
@@ -27,22 +23,38 @@ pub(super) struct Line {
     queue: VecDeque<Item>,
     /// Waits with a booked time, in the order in which they came.
     pub booked: BTreeSet<u64>,
+    /// Waits that are in the semaphore's queue, in the same order.
+    pub queued: BTreeSet<u64>,
+    /// Permits that hold the semaphore.
+    pub held: BTreeSet<u64>,
+    /// What its state was called last.
+    pub era: Option<Era>,
+    /// A penalty of this process on a semaphore lasts so long.
+    pub blocked: Time,
 }
 
 /// A question: some operations, and who wants the answers.
 pub(super) struct Item {
     pub ops: Vec<Op>,
     pub then: Then,
-    pub asked: Instant,
+    pub asked: Time,
 }
 
 /// Who wants an answer.
 pub(super) enum Then {
     /// The operation of this serial.
     Acquire(u64),
+    /// The operation of this serial, if it still goes by this id.
+    Hold(u64, Id),
+    /// The same, for the last time: the second answer says why not.
+    Last(u64, Id),
+    /// The permit of this serial, which asked for such a lease; and whoever waits at the slot.
+    Renew(u64, Span, Option<Arc<Slot>>),
+    /// Nobody. If it fails it is said again, until then.
+    End(Time),
     /// Whoever waits at this slot.
     Tell(Arc<Slot>),
-    /// As `Tell`, for a penalty or a reset: before it is sent, it becomes `Moved`.
+    /// As `Tell`, for a penalty or a reset: before it is sent, it becomes `Moved`, but not on a semaphore.
     Change(Arc<Slot>),
     /// The slot, and the waits whose bookings were moved: theirs are the last answers.
     Moved(Arc<Slot>, Vec<Moved>),
@@ -73,16 +85,15 @@ impl Slot {
     }
 }
 
-impl Item {
-    pub fn new(ops: Vec<Op>, then: Then) -> Item {
-        let asked = Instant::now();
+impl Scene<'_> {
+    pub fn item(&self, ops: Vec<Op>, then: Then) -> Item {
+        let asked = self.now;
         Item { ops, then, asked }
     }
-}
 
-impl Scene<'_> {
     /// Sees to it that a question is sent: now, or with the next call on its key.
-    pub fn enqueue(&mut self, key: &Arc<Key>, item: Item) {
+    pub fn enqueue(&mut self, key: &Arc<Key>, ops: Vec<Op>, then: Then) {
+        let item = self.item(ops, then);
         let line = self.line(key);
         if line.flying {
             line.queue.push_back(item);
@@ -93,20 +104,31 @@ impl Scene<'_> {
         }
     }
 
+    /// Sees to it that a question is sent now, whatever else is under way on its key.
+    pub fn urge(&mut self, key: &Arc<Key>, ops: Vec<Op>, then: Then) {
+        let item = self.item(ops, then);
+        self.urgent.push((key.clone(), item));
+    }
+
     pub fn line(&mut self, key: &Arc<Key>) -> &mut Line {
         self.shard.lines.entry(key.clone()).or_default()
     }
 
     /// Forgets a line on which nothing is under way.
     pub fn tidy(&mut self, key: &Arc<Key>) {
-        let idle = |line: &Line| !line.flying && line.booked.is_empty();
-        if self.shard.lines.get(key).is_some_and(idle) {
+        if self.shard.lines.get(key).is_some_and(Line::is_idle) {
             self.shard.lines.remove(key);
         }
     }
 
+    /// What a key's state was called, if a permit is believed to be held there.
+    pub fn known(&self, key: &Arc<Key>) -> Option<Era> {
+        let line = self.shard.lines.get(key)?;
+        line.era.filter(|_| !line.held.is_empty())
+    }
+
     /// What is to be sent next on a key. None: and nobody sees to it any more.
-    fn next(&mut self, key: &Arc<Key>) -> Option<Vec<Item>> {
+    pub fn next(&mut self, key: &Arc<Key>) -> Option<Vec<Item>> {
         let line = self.shard.lines.get_mut(key)?;
         assert!(line.flying, "only who flies asks");
         // A change goes alone, after the answers to all that was asked before it: it moves what that
@@ -128,20 +150,42 @@ impl Scene<'_> {
     }
 
     /// Hands answers on.
-    fn land(&mut self, key: &Arc<Key>, items: Vec<Item>, result: Heard) {
+    pub fn land(&mut self, key: &Arc<Key>, items: Vec<Item>, trip: &Trip, result: Heard) {
+        if trip.era.is_some()
+            && let Some(line) = self.shard.lines.get_mut(key)
+        {
+            line.era = trip.era;
+        }
         let mut answers = result.map(Vec::into_iter);
         for item in items {
-            let count = item.ops.len();
+            let Item { mut ops, then, .. } = item;
             let heard: Heard = match &mut answers {
-                Ok(answers) => Ok(answers.take(count).collect()),
+                Ok(answers) => Ok(answers.take(ops.len()).collect()),
                 Err(failure) => Err(failure.clone()),
             };
-            match item.then {
-                Then::Acquire(serial) => {
-                    let answer = heard.map(|mut answers| answers.remove(0));
-                    self.answered(key, serial, answer);
+            let one = |heard: Heard| heard.map(|mut answers| answers.swap_remove(0));
+            match then {
+                Then::Acquire(serial) => self.answered(key, serial, one(heard)),
+                Then::Hold(serial, id) => self.hears(serial, id, trip, one(heard)),
+                Then::Last(serial, id) => self.hears_last(serial, id, trip, heard),
+                Then::Renew(serial, lease, slot) => {
+                    self.renewed(serial, lease, trip, &heard);
+                    if let Some(slot) = slot {
+                        slot.tell(heard);
+                    }
                 }
-                Then::Tell(slot) | Then::Change(slot) => slot.tell(heard),
+                Then::End(until) => {
+                    if let Err(failure) = heard {
+                        self.say_again(key, ops.remove(0), until, &failure);
+                    }
+                }
+                Then::Tell(slot) => slot.tell(heard),
+                Then::Change(slot) => {
+                    if heard.is_ok() {
+                        self.changed(key, &ops[0], trip);
+                    }
+                    slot.tell(heard);
+                }
                 Then::Moved(slot, moved) => {
                     self.moved(key, moved, &heard);
                     slot.tell(heard);
@@ -152,194 +196,30 @@ impl Scene<'_> {
     }
 }
 
+impl Line {
+    fn is_idle(&self) -> bool {
+        let waits = self.booked.len() + self.queued.len();
+        !self.flying && waits + self.held.len() == 0
+    }
+}
+
 impl Redis {
-    /// Begins a call.
-    pub(super) fn send(&self, key: Arc<Key>, items: Vec<Item>) {
-        *self.flights.lock().unwrap() += 1;
-        let Some(redis) = self.me.upgrade() else {
-            *self.flights.lock().unwrap() -= 1;
-            return;
-        };
-        let flight = Flight {
-            redis,
-            key,
-            items,
-            leads: AtomicBool::new(true),
-            sent: AtomicBool::new(false),
-        };
-        match self.driver() {
-            Ok(driver) => {
-                self.count_in(&flight.key.named, &driver);
-                drop(driver.handle.spawn(fly(driver.clone(), flight)))
-            }
-            Err(message) => {
-                if !self.is_closed() {
-                    self.log(Level::Error, &format!("Redis: {message}"));
-                }
-                let failure = not_executed("DRIVER");
-                let mut flight = flight;
-                flight.land(Err(failure));
-            }
-        }
-    }
-
-    fn next(&self, key: &Arc<Key>) -> Option<Vec<Item>> {
-        self.at(self.shard_of(key), |scene| scene.next(key))
-    }
-}
-
-/// A call under way. If it ends in any other way than by an answer, those who asked hear of that.
-struct Flight {
-    redis: Arc<Redis>,
-    key: Arc<Key>,
-    items: Vec<Item>,
-    /// What is queued on the key is sent by whoever leads.
-    leads: AtomicBool,
-    /// It may have reached the server.
-    sent: AtomicBool,
-}
-
-impl Flight {
-    fn land(&mut self, result: Heard) {
-        let items = std::mem::take(&mut self.items);
-        if !items.is_empty() {
-            let shard = self.redis.shard_of(&self.key);
-            self.redis
-                .at(shard, |scene| scene.land(&self.key, items, result));
-        }
-    }
-
-    /// Gives up questions whose time is over before they were sent.
-    fn give_up_late(&mut self) {
-        let (now, longest) = (Instant::now(), self.redis.command_timeout);
-        let late = |item: &Item| now >= item.asked + longest;
-        if self.items.iter().any(late) {
-            let items = std::mem::take(&mut self.items);
-            let (late, good) = items.into_iter().partition(late);
-            self.items = late;
-            self.land(Err(not_executed("LATE")));
-            self.items = good;
-        }
-    }
-
-    /// Lets another call take what is queued.
-    fn hand_over(&self) {
-        self.leads.store(false, Ordering::Relaxed);
-        if let Some(items) = self.redis.next(&self.key) {
-            self.redis.send(self.key.clone(), items);
-        }
-    }
-}
-
-impl Flight {
-    /// Tells those who still wait that they will not be answered.
-    fn give_up(&mut self) {
-        let sent = self.sent.load(Ordering::Relaxed);
-        self.land(Err(match sent {
-            true => Failure::Ambiguous(Silence::Dropped),
-            false => not_executed("CLOSED"),
-        }));
-        while self.leads.load(Ordering::Relaxed) {
-            match self.redis.next(&self.key) {
-                None => break,
-                Some(items) => {
-                    self.items = items;
-                    self.land(Err(not_executed("CLOSED")));
+    /// Sends urgent questions, those of one key in one call.
+    pub(super) fn send_urgent(&self, questions: Vec<(Arc<Key>, Item)>) {
+        let mut keys: Vec<(Arc<Key>, Vec<Item>)> = Vec::new();
+        let mut found: HashMap<Arc<Key>, usize> = HashMap::new();
+        for (key, item) in questions {
+            let full = |index: &usize| keys[*index].1.len() == MOST;
+            match found.get(&key).copied().filter(|index| !full(index)) {
+                Some(index) => keys[index].1.push(item),
+                None => {
+                    found.insert(key.clone(), keys.len());
+                    keys.push((key, vec![item]));
                 }
             }
         }
-    }
-}
-
-impl Drop for Flight {
-    fn drop(&mut self) {
-        // After a bug under the key's lock this may fail as well, and must not end the program.
-        let _ = catch_unwind(AssertUnwindSafe(|| self.give_up()));
-        *self.redis.flights.lock().unwrap() -= 1;
-        self.redis.landed.notify_all();
-    }
-}
-
-fn not_executed(code: &str) -> Failure {
-    Failure::NotExecuted {
-        code: code.into(),
-        retry_in: Duration::ZERO,
-    }
-}
-
-async fn fly(driver: Arc<Driver>, mut flight: Flight) {
-    loop {
-        flight.give_up_late();
-        let patience = super::driver::patience(flight.redis.command_timeout);
-        let result = if flight.items.is_empty() {
-            Ok(Vec::new())
-        } else {
-            flight.sent.store(true, Ordering::Relaxed);
-            let call = ask(&driver, &flight);
-            tokio::pin!(call);
-            match timeout(patience, &mut call).await {
-                Ok(result) => result,
-                Err(_) => {
-                    flight.hand_over();
-                    call.await
-                }
-            }
-        };
-        flight.land(result);
-        if !flight.leads.load(Ordering::Relaxed) {
-            return;
-        }
-        match flight.redis.next(&flight.key) {
-            Some(items) => flight.items = items,
-            None => {
-                flight.leads.store(false, Ordering::Relaxed);
-                return;
-            }
+        for (key, items) in keys {
+            self.send(key, Lane::Control, items);
         }
     }
-}
-
-/// One call, sent once more if the server's clock was not where it was thought to be.
-async fn ask(driver: &Driver, flight: &Flight) -> Heard {
-    let redis = &flight.redis;
-    let asked = flight.items.iter().map(|item| item.asked).min();
-    let deadline = asked.expect("something is asked") + redis.command_timeout;
-    let ops = || flight.items.iter().flat_map(|item| &item.ops);
-    let key = &flight.key;
-    for _ in 0..2 {
-        let head = Head {
-            now: None,
-            not_after: driver.offset.server_time(deadline),
-        };
-        let mut batch = key.named.target.batch(head);
-        ops().for_each(|op| op.add_to(&mut batch));
-        let (count, class, told) = (batch.len(), batch.class(), batch.told());
-        let request = Request::from(batch.on(&key.bytes));
-        redis.stats.stripe(0).backend_calls.add(1);
-        let sent = Instant::now();
-        let value = driver
-            .link
-            .call(Lane::Bulk, request, deadline, class)
-            .await?;
-        let received = Instant::now();
-        match Reply::read(&value, count) {
-            Ok(Reply::Late(server)) => driver.offset.learn(server, sent, received),
-            Ok(Reply::Done {
-                server, answers, ..
-            }) => {
-                driver.offset.learn(server, sent, received);
-                key.named.target.learn(told, server);
-                return Ok(answers);
-            }
-            Err(Malformed(reply)) => {
-                let message = format!("Redis: not an answer of the script: {reply}");
-                redis.log(Level::Error, &message);
-                return Err(Failure::Permanent {
-                    code: "MALFORMED".into(),
-                    message: message.into(),
-                });
-            }
-        }
-    }
-    Err(not_executed("LATE"))
 }

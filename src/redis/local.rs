@@ -7,8 +7,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
-use super::census::{BEAT, Census};
-use super::driver::Driver;
+use super::census::Census;
+use super::driver::Thread;
+use super::flight::Carrier;
 use super::keys::Names;
 use super::link::{Class, Lane, Request};
 use super::wire::Id;
@@ -173,21 +174,16 @@ impl Redis {
     }
 
     /// Sees to it that this process is counted among those that use a limiter, if that matters.
-    pub(super) fn count_in(&self, named: &Arc<Named>, driver: &Driver) {
+    pub(super) fn count_in(&self, named: &Arc<Named>, carrier: &dyn Carrier) {
         let matters = self.policy(named) == FailurePolicy::Local;
         if matters && !named.stand_in.counted.swap(true, Ordering::Relaxed) {
-            let (redis, named) = (self.me.clone(), Arc::downgrade(named));
-            driver.handle.spawn(async move {
-                while beat(&redis, &named).await {
-                    tokio::time::sleep(BEAT).await;
-                }
-            });
+            carrier.count_in(Arc::downgrade(named));
         }
     }
 }
 
 /// Says once that this process lives. False: it does not matter any more.
-async fn beat(redis: &Weak<Redis>, named: &Weak<Named>) -> bool {
+pub(super) async fn beat(thread: &Weak<Thread>, redis: &Weak<Redis>, named: &Weak<Named>) -> bool {
     let (Some(redis), Some(named)) = (redis.upgrade(), named.upgrade()) else {
         return false;
     };
@@ -195,13 +191,13 @@ async fn beat(redis: &Weak<Redis>, named: &Weak<Named>) -> bool {
         named.stand_in.counted.store(false, Ordering::Relaxed);
         return false;
     }
-    let Ok(driver) = redis.driver() else {
+    let Some(thread) = thread.upgrade() else {
         return false;
     };
     let census = &named.stand_in.census;
     let request = Request::from(census.call());
     let deadline = Instant::now() + redis.command_timeout;
-    let answer = driver
+    let answer = thread
         .link
         .call(Lane::Control, request, deadline, Class::Idempotent)
         .await;

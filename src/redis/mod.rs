@@ -6,24 +6,36 @@
 //!
 //! - [`verbs`]: what can be asked. [`ops`]: operations under way. [`lines`]: one key's calls, one after
 //!   another. [`rebook`]: bookings that are moved. [`spent`]: permits.
+//! - For semaphores: [`queued`]: waits. [`held`]: permits. [`heartbeat`]: both kept alive. [`open`]: ids
+//!   that may still be under way.
 //! - [`policy`]: no answer. [`local`]: answers of this process instead. [`census`]: among how many.
 //! - [`question`]: what goes into a call. [`keys`]: how keys are named there. [`wire`]: what is said to a
 //!   script, and what it says.
 //! - [`script`]: what runs in Redis, put together for a limiter.
-//! - [`driver`]: the thread. [`link`]: connections: what is sent, at most how often, and what a failure
-//!   means.
+//! - [`flight`]: calls under way. [`driver`]: the thread that carries them. [`link`]: connections: what is
+//!   sent, at most how often, and what a failure means.
+//!
+//! What depends on time goes by the client's clock, what is random comes from its [`dice`], and calls go
+//! out through a [`Carrier`]: nothing else keeps it from being run in virtual time, without a network.
 //!
 //! Lock order: one shard (never two), then one of: timer, a queue, callbacks, a parker, a slot. What is
 //! woken or sent is so after the shard's lock is released.
 mod census;
+mod dice;
 mod driver;
+mod flight;
+mod heartbeat;
+mod held;
 pub mod keys;
 mod lines;
 pub mod link;
 mod local;
+mod offset;
+mod open;
 mod ops;
 mod policy;
 mod question;
+mod queued;
 mod rebook;
 pub mod script;
 mod settings;
@@ -31,7 +43,7 @@ mod spent;
 mod verbs;
 pub mod wire;
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::hash::{BuildHasher, Hash, Hasher, RandomState};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, Weak};
@@ -43,7 +55,9 @@ use crate::config::{Config, Level, Own};
 use crate::decision::Status;
 use crate::fork::Lent;
 use crate::limit::decide::Limits;
+use crate::limit::rule::Kind;
 use crate::limit::time::{Span, Time};
+use crate::limit::weights::Weights;
 use crate::op::Wakes;
 use crate::permit::{Numbers, Recent};
 use crate::queue::{Queue, Queues};
@@ -51,12 +65,20 @@ use crate::stats::{Stats, Stripe, Totals};
 use crate::timer::{Due, Fire, Timer};
 
 use driver::Driver;
+use heartbeat::Unsaid;
+use held::Held;
 use lines::{Item, Line};
+use link::Lane;
 use local::{Local, StandIn};
+use offset::Offset;
+use open::Open;
 use ops::Wait;
+use queued::Life;
 use spent::Spent;
 use wire::{Id, Openings, Target};
 
+pub use dice::Dice;
+pub use flight::{Carrier, Flight, Outgoing};
 pub use settings::settings;
 
 /// What a Redis backend is made with.
@@ -68,6 +90,14 @@ pub struct Options {
     pub fork_generation: u64,
 }
 
+/// What the backend takes from outside.
+pub struct World {
+    pub clock: Arc<Clock>,
+    pub dice: Dice,
+    /// `None`: one is made with the first call.
+    pub carrier: Option<Arc<dyn Carrier>>,
+}
+
 /// Limits under a name.
 pub struct Named {
     pub limits: Limits,
@@ -75,6 +105,25 @@ pub struct Named {
     target: Target,
     own: Arc<Own>,
     stand_in: StandIn,
+    /// If there is a semaphore among them.
+    life: Option<Life>,
+}
+
+impl Named {
+    fn life(&self) -> &Life {
+        self.life.as_ref().expect("there is a semaphore")
+    }
+
+    /// Whether something of a semaphore is asked for.
+    fn holds(&self, weights: &Weights) -> bool {
+        queued::holds(&self.limits, weights)
+    }
+
+    /// Not all that is taken comes back by a release.
+    fn has_rates(&self) -> bool {
+        let mut limits = self.limits.limits().iter();
+        limits.any(|limit| limit.rule.kind() != Kind::Semaphore)
+    }
 }
 
 /// One key of a limiter.
@@ -116,8 +165,15 @@ pub struct Redis {
     openings: Arc<Openings>,
     waiting: AtomicUsize,
     closed: AtomicBool,
-    driver: Mutex<Option<Arc<Driver>>>,
     local: Local,
+    dice: Dice,
+    offset: Offset,
+    /// Where notes of this client's waits are published.
+    channel: String,
+    listening: AtomicBool,
+    /// When the heartbeat does something next, in microseconds.
+    next_beat: AtomicU64,
+    carrier: Mutex<Option<Arc<dyn Carrier>>>,
     /// Calls that were begun and are not over.
     flights: Mutex<usize>,
     landed: Condvar,
@@ -128,6 +184,17 @@ struct Shard {
     lines: HashMap<Arc<Key>, Line>,
     waits: HashMap<u64, Wait>,
     recent: Recent<Spent>,
+    /// Semaphore permits, by serial.
+    held: HashMap<u64, Held>,
+    next_held: u64,
+    /// Those that are renewed, by when.
+    renewals: BTreeSet<(Time, u64)>,
+    /// Which wait goes by an id.
+    ids: HashMap<Id, u64>,
+    open: Open,
+    /// Keys with waits in a semaphore's queue, and when they are looked at.
+    queues: HashMap<Arc<Key>, Time>,
+    unsaid: Vec<Unsaid>,
 }
 
 /// A locked shard at one instant.
@@ -140,19 +207,51 @@ struct Scene<'a> {
     stats: &'a Stripe,
     /// Calls to be sent once the lock is released.
     due: Vec<(Arc<Key>, Vec<Item>)>,
+    /// Questions that do not wait for other calls on their keys.
+    urgent: Vec<(Arc<Key>, Item)>,
+    /// Somebody waits for a note.
+    listen: bool,
+    /// The heartbeat has something to do by then.
+    beat_by: Time,
 }
 
 impl Redis {
     /// Connects at the first use.
     pub fn new(options: Options, stats: Arc<Stats>, callbacks: Arc<Callbacks>) -> Arc<Redis> {
+        let world = World {
+            clock: Arc::new(Clock::monotonic()),
+            dice: Dice::system(),
+            carrier: None,
+        };
+        Redis::on(world, options, stats, callbacks)
+    }
+
+    /// A backend in a world of the caller's.
+    pub fn on(
+        world: World,
+        options: Options,
+        stats: Arc<Stats>,
+        callbacks: Arc<Callbacks>,
+    ) -> Arc<Redis> {
+        let World {
+            clock,
+            dice,
+            carrier,
+        } = world;
         let hasher = RandomState::new();
         let seeds = hasher.clone();
         let seed = |n: usize| Numbers::start(seeds.hash_one(n));
-        let clock = Arc::new(Clock::monotonic());
         let shard = |n| Shard {
             lines: HashMap::new(),
             waits: HashMap::new(),
             recent: Recent::new(seed(n)),
+            held: HashMap::new(),
+            next_held: seed(n),
+            renewals: BTreeSet::new(),
+            ids: HashMap::new(),
+            open: Open::default(),
+            queues: HashMap::new(),
+            unsaid: Vec::new(),
         };
         let redis = Arc::new_cyclic(|me| Redis {
             me: me.clone(),
@@ -169,8 +268,13 @@ impl Redis {
             openings: Arc::default(),
             waiting: AtomicUsize::new(0),
             closed: AtomicBool::new(false),
-            driver: Mutex::new(None),
-            local: Local::new(Id::random()),
+            local: Local::new(dice.id(0)),
+            offset: Offset::default(),
+            channel: keys::channel(&options.config.prefix, dice.id(0)),
+            dice,
+            listening: AtomicBool::new(false),
+            next_beat: AtomicU64::new(u64::MAX),
+            carrier: Mutex::new(carrier),
             flights: Mutex::new(0),
             landed: Condvar::new(),
             hasher,
@@ -181,19 +285,11 @@ impl Redis {
         redis
     }
 
-    /// Whether this backend can do what these limits ask for.
-    pub fn supports(limits: &Limits) -> Result<(), (Status, String)> {
-        if limits.holds() {
-            let message = "semaphores on Redis are not supported by this version; use memory://";
-            return Err((Status::Unsupported, message.into()));
-        }
-        Ok(())
-    }
-
     /// Limits under a name. Those of one name and the same kinds share their state, in all processes.
     pub fn limiter(&self, name: &[u8], limits: Limits, own: Arc<Own>) -> Arc<Named> {
-        assert!(!limits.holds(), "refused before");
+        let lease = limits.lease().unwrap_or(self.options.config.lease);
         Arc::new(Named {
+            life: limits.holds().then(|| Life::new(lease)),
             number: self.next_named.fetch_add(1, Ordering::Relaxed),
             target: Target::new(&self.options.config.prefix, name, &limits)
                 .opened(self.openings.open()),
@@ -231,29 +327,59 @@ impl Redis {
             wakes: Wakes::default(),
             stats: self.stats.stripe(index),
             due: Vec::new(),
+            urgent: Vec::new(),
+            listen: false,
+            beat_by: Time::MAX,
         };
         let result = act(&mut scene);
-        let (wakes, due) = (scene.wakes, scene.due);
+        let (wakes, due, urgent) = (scene.wakes, scene.due, scene.urgent);
+        let (listen, beat_by) = (scene.listen, scene.beat_by);
         drop(guard);
         wakes.wake(&self.callbacks);
         for (key, batch) in due {
-            self.send(key, batch);
+            self.send(key, Lane::Bulk, batch);
+        }
+        self.send_urgent(urgent);
+        if listen {
+            self.listen();
+        }
+        if beat_by.0 < self.next_beat.load(Ordering::SeqCst) {
+            self.stir();
         }
         result
     }
 
-    /// The thread that talks to Redis; it starts with the first call.
-    fn driver(&self) -> Result<Arc<Driver>, String> {
-        let mut driver = self.driver.lock().unwrap();
-        if let Some(driver) = &*driver {
-            return Ok(driver.clone());
+    /// What carries calls to Redis; made for the first one.
+    fn carrier(&self) -> Result<Arc<dyn Carrier>, String> {
+        let mut carrier = self.carrier.lock().unwrap();
+        if let Some(carrier) = &*carrier {
+            return Ok(carrier.clone());
         }
         if self.is_closed() {
             return Err("closed".into());
         }
-        let started = Arc::new(Driver::start(self.options.link.clone())?);
-        *driver = Some(started.clone());
-        Ok(started)
+        let link = self.options.link.clone();
+        let started = Driver::start(link, self.clock.clone(), self.me.clone())?;
+        Ok(carrier.insert(Arc::new(started)).clone())
+    }
+
+    /// Opens the connection for notes, unless it is there.
+    fn listen(&self) {
+        if !self.listening.swap(true, Ordering::Relaxed)
+            && let Ok(carrier) = self.carrier()
+        {
+            carrier.listen(&self.channel);
+        }
+    }
+
+    fn stir(&self) {
+        if let Some(carrier) = &*self.carrier.lock().unwrap() {
+            carrier.stir();
+        }
+    }
+
+    fn next_beat(&self, at: Time) {
+        self.next_beat.store(at.0, Ordering::SeqCst);
     }
 
     fn is_closed(&self) -> bool {
@@ -276,7 +402,7 @@ impl Redis {
         // No call lasts longer than its own deadline.
         let longest = self.command_timeout * 2;
         let flown = self.flown(left().map_or(longest, |left| left.min(longest)));
-        self.driver.lock().unwrap().take();
+        self.carrier.lock().unwrap().take();
         if self.callbacks.drain(left()) && flown {
             Status::Ok
         } else {
@@ -310,8 +436,8 @@ impl Redis {
     pub fn totals(&self) -> Totals {
         let mut totals = self.stats.totals();
         totals.add(&self.local.totals());
-        if let Some(driver) = &*self.driver.lock().unwrap() {
-            totals.connects = driver.link.stats().connected;
+        if let Some(carrier) = &*self.carrier.lock().unwrap() {
+            totals.connects = carrier.connects();
         }
         totals
     }
@@ -347,7 +473,7 @@ impl Fire for Redis {
             Due::Wait(op) => {
                 self.attend(op);
             }
-            Due::Lease(_) => unreachable!("no permit of this backend has a lease"),
+            Due::Lease(permit) => self.lease_due(permit),
         }
     }
 }

@@ -3,10 +3,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use super::lines::{Item, Then};
+use super::lines::Then;
 use super::link::{Failure, Silence};
 use super::policy;
 use super::question::Op;
+use super::queued::Hold;
 use super::wire::{Answer, Outcome};
 use super::{Key, Named, Redis, Scene};
 use crate::decision::{DEGRADED, Decision, NO_LIMIT, Status};
@@ -28,13 +29,19 @@ pub(super) struct Wait {
     pub stage: Stage,
     /// A time was booked for it, so it has waited.
     pub waited: bool,
-    /// When it is granted without anybody's doing.
+    /// When something happens to it without anybody's doing: its booked time, or its deadline.
     pub due: Option<Time>,
+    /// It asks for a semaphore.
+    pub hold: Option<Hold>,
 }
 
 pub(super) enum Stage {
     /// The answer is under way.
     Asked,
+    /// In the semaphore's queue, as far as is known.
+    Queued,
+    /// Its deadline has come, and one more answer is under way.
+    Last,
     /// Taken, to start when it is due.
     Booked(Answer),
 }
@@ -44,8 +51,8 @@ impl Wait {
         matches!(self.sink, Sink::Thread(_))
     }
 
-    pub fn booked(&self) -> bool {
-        matches!(self.stage, Stage::Booked(_))
+    fn asked(&self) -> bool {
+        matches!(self.stage, Stage::Asked)
     }
 }
 
@@ -60,13 +67,21 @@ impl Scene<'_> {
         }
         self.stats.waiting.add(1);
         let serial = redis.next_op.fetch_add(1, Ordering::Relaxed);
-        let op = Op::Book {
+        let (key, deadline) = (wait.key.clone(), wait.deadline);
+        let book = Op::Book {
             wait: patience,
             weights: wait.weights.clone(),
         };
-        let key = wait.key.clone();
+        let id = wait.hold.as_ref().map(|hold| hold.id);
         self.shard.waits.insert(serial, wait);
-        self.enqueue(&key, Item::new(vec![op], Then::Acquire(serial)));
+        match id {
+            None => self.enqueue(&key, vec![book], Then::Acquire(serial)),
+            Some(id) => {
+                self.shard.ids.insert(id, serial);
+                let (key, op, id) = self.question(serial, deadline);
+                self.enqueue(&key, vec![op], Then::Hold(serial, id));
+            }
+        }
         Ok(self.number(serial))
     }
 
@@ -101,6 +116,7 @@ impl Scene<'_> {
         let key = wait.key.clone();
         wait.stage = Stage::Booked(answer);
         wait.waited = true;
+        self.unqueue(&key, serial);
         self.line(&key).booked.insert(serial);
         self.arm(serial, Some(due));
     }
@@ -114,6 +130,7 @@ impl Scene<'_> {
             return;
         }
         if let Sink::Thread(parker) = &wait.sink {
+            // It sleeps by itself.
             self.wakes.nudge(Arc::clone(parker));
             return;
         }
@@ -125,7 +142,7 @@ impl Scene<'_> {
         }
     }
 
-    /// Grants a wait whose booked time has come by now.
+    /// What falls due for a wait by now: its booked time has come, or its deadline.
     pub fn wait_due(&mut self, serial: u64) {
         let Some(wait) = self.shard.waits.get_mut(&serial) else {
             return;
@@ -133,12 +150,17 @@ impl Scene<'_> {
         if wait.due.is_none_or(|due| due > self.now) {
             return;
         }
-        if let Stage::Booked(answer) = std::mem::replace(&mut wait.stage, Stage::Asked) {
-            self.grant(serial, answer);
+        match &wait.stage {
+            Stage::Booked(answer) => {
+                let answer = answer.clone();
+                self.grant(serial, answer);
+            }
+            Stage::Queued | Stage::Last => self.last_word(serial),
+            Stage::Asked => {}
         }
     }
 
-    fn grant(&mut self, serial: u64, answer: Answer) {
+    pub fn grant(&mut self, serial: u64, answer: Answer) {
         let wait = &self.shard.waits[&serial];
         let key = wait.key.clone();
         let waited = match wait.waited {
@@ -148,7 +170,11 @@ impl Scene<'_> {
         let mut decision = numbers(&answer, Status::Ok);
         decision.waited_us = waited.0;
         decision.reset_after_us = decision.reset_after_us.saturating_sub(answer.retry_after.0);
-        if !answer.booking.is_empty() {
+        let held = wait.hold.as_ref().and_then(|hold| hold.held);
+        decision.fence = answer.fence;
+        if let Some(held) = held {
+            decision.permit = self.start(held);
+        } else if !answer.booking.is_empty() {
             decision.permit = self.permit(&key, answer.booking, false);
         }
         if !self.complete(serial, decision)
@@ -158,9 +184,20 @@ impl Scene<'_> {
         }
     }
 
-    fn fail(&mut self, serial: u64, failure: &Failure) {
+    pub fn fail(&mut self, serial: u64, failure: &Failure) {
         let key = self.shard.waits[&serial].key.clone();
-        let decision = self.failed(&key.named, failure);
+        let mut decision = self.failed(&key.named, failure);
+        let wait = &self.shard.waits[&serial];
+        let rates = wait.key.named.has_rates();
+        if let Some(hold) = &wait.hold {
+            // Whatever came of it is given back by its id; what rates were charged is not.
+            if decision.status == Status::UnknownOutcome && !rates {
+                decision.status = Status::Backend;
+            }
+            if !failure.not_executed() || self.shard.open.has(hold.id, self.now) {
+                self.give_up_id(serial);
+            }
+        }
         self.complete(serial, decision);
     }
 
@@ -204,10 +241,24 @@ impl Scene<'_> {
         if let Some(line) = self.shard.lines.get_mut(&wait.key) {
             line.booked.remove(&serial);
         }
+        if let Some(hold) = &wait.hold {
+            self.shard.ids.remove(&hold.id);
+            self.unqueue(&wait.key, serial);
+        }
         self.tidy(&wait.key);
         self.redis.waiting.fetch_sub(1, Ordering::Relaxed);
         self.stats.waiting.sub(1);
         wait
+    }
+
+    /// A wait is in the semaphore's queue no more.
+    fn unqueue(&mut self, key: &Arc<Key>, serial: u64) {
+        if let Some(line) = self.shard.lines.get_mut(key)
+            && line.queued.remove(&serial)
+            && line.queued.is_empty()
+        {
+            self.shard.queues.remove(key);
+        }
     }
 
     /// Ends a wait that has not been granted; what was booked is given back. An answer that is still
@@ -218,10 +269,17 @@ impl Scene<'_> {
             return false;
         };
         let (key, since) = (wait.key.clone(), wait.since);
+        let held = wait.hold.as_mut().map(|hold| hold.held.take());
         let mut decision = Decision::of(status);
         if let Stage::Booked(answer) = std::mem::replace(&mut wait.stage, Stage::Asked) {
             decision = numbers(&answer, status);
-            self.give_back(&key, answer);
+            if held.is_none() {
+                self.give_back(&key, answer);
+            }
+        }
+        if let Some(held) = held {
+            held.map(|held| self.unhold(held));
+            self.give_up_id(serial);
         }
         decision.waited_us = self.now.since(since).0;
         if silent {
@@ -267,6 +325,7 @@ impl Scene<'_> {
         for serial in self.chosen(|_| true).into_iter().rev() {
             self.end(serial, Status::Closed, false);
         }
+        self.release_all();
         self.shard.recent.forget(|_| true);
     }
 }
@@ -288,7 +347,7 @@ impl Redis {
             } else if asked.elapsed() > longest {
                 let (shard, serial) = self.numbers.read(op).expect("an operation of this backend");
                 self.at(shard, |scene| {
-                    if scene.shard.waits.get(&serial).is_some_and(|w| !w.booked()) {
+                    if scene.shard.waits.get(&serial).is_some_and(Wait::asked) {
                         scene.fail(serial, &Failure::Ambiguous(Silence::Timeout));
                     }
                 });

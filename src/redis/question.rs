@@ -1,6 +1,6 @@
 //! One operation on a key, until it goes into a call.
-use super::wire::Batch;
-use crate::limit::time::Span;
+use super::wire::{Batch, Era, Id};
+use crate::limit::time::{Span, Time};
 use crate::limit::weights::Weights;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -10,9 +10,27 @@ pub(super) enum Op {
         wait: Option<Span>,
         weights: Weights,
     },
+    /// Take what includes a semaphore, or wait for it until then; `None` is without limit.
+    Acquire {
+        id: Id,
+        deadline: Option<Time>,
+        lease: Span,
+        weights: Weights,
+    },
     Peek(Weights),
     /// Give back a booking that is not due.
     Unbook(Box<str>),
+    /// Give back a permit, and keep its id out for so long.
+    Release(Id, Option<Span>),
+    /// End the wait of this id, or give back what it was granted.
+    Cancel(Id, Option<Span>),
+    /// Prolong a permit.
+    Renew {
+        id: Id,
+        lease: Span,
+        era: Era,
+        weights: Weights,
+    },
     Settle(Box<str>, u64),
     Reset,
     /// Admit nothing for so long.
@@ -20,11 +38,29 @@ pub(super) enum Op {
 }
 
 impl Op {
-    pub fn add_to(&self, batch: &mut Batch<'_>) {
+    /// `now`: the time of the client's clock.
+    pub fn add_to(&self, batch: &mut Batch<'_>, now: Time) {
         match self {
             Op::Book { wait, weights } => batch.book(*wait, weights),
+            Op::Acquire {
+                id,
+                deadline,
+                lease,
+                weights,
+            } => {
+                let wait = deadline.map(|deadline| deadline.since(now));
+                batch.acquire(*id, wait, *lease, weights);
+            }
             Op::Peek(weights) => batch.peek(weights),
             Op::Unbook(booking) => batch.unbook(booking),
+            Op::Release(id, dead) => batch.release(*id, *dead),
+            Op::Cancel(id, dead) => batch.cancel(*id, *dead),
+            Op::Renew {
+                id,
+                lease,
+                era,
+                weights,
+            } => batch.renew(*id, *lease, *era, weights),
             Op::Settle(booking, actual) => batch.settle(booking, *actual),
             Op::Reset => batch.reset(),
             Op::Penalize(span) => batch.penalize(*span),

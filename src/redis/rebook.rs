@@ -25,8 +25,10 @@ impl Scene<'_> {
             then,
             asked,
         } = item;
-        let Then::Change(slot) = then else {
-            return Item { ops, then, asked };
+        let slot = match then {
+            // On a semaphore they are asked for anew, by `changed`.
+            Then::Change(slot) if !key.named.limits.holds() => slot,
+            then => return Item { ops, then, asked },
         };
         let serials: Vec<u64> = self.line(key).booked.iter().copied().collect();
         for serial in serials {

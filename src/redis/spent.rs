@@ -1,7 +1,8 @@
-//! Permits: what was taken can be settled once, and a paced slot that is to come can be given back.
+//! Permits: what was taken can be settled once, and a paced slot that is to come can be given back. And
+//! the verbs for these and for those that hold a semaphore.
 use std::sync::Arc;
 
-use super::lines::{Item, Slot, Then};
+use super::lines::{Slot, Then};
 use super::link::Failure;
 use super::policy;
 use super::question::Op;
@@ -30,7 +31,7 @@ impl Scene<'_> {
         };
         let serial = self.shard.recent.push(spent, |_| false);
         self.stats.granted.add(1);
-        self.redis.numbers.make(self.index, serial)
+        self.redis.numbers.make(self.index, serial << 1)
     }
 
     /// Gives back what an answer took and nobody will use.
@@ -42,11 +43,15 @@ impl Scene<'_> {
             Span::ZERO => Op::Settle(answer.booking, 0),
             _ => Op::Unbook(answer.booking),
         };
-        self.enqueue(key, Item::new(vec![op], Then::Nobody));
+        self.enqueue(key, vec![op], Then::Nobody);
     }
 
     /// Gives back what an unused permit took, as far as settling can.
     pub fn return_permit(&mut self, serial: u64) {
+        let serial = match Serial::of(serial) {
+            Serial::Held(permit) => return self.return_held(permit),
+            Serial::Spent(serial) => serial,
+        };
         if let Some(spent) = self
             .shard
             .recent
@@ -54,51 +59,90 @@ impl Scene<'_> {
             .filter(|spent| !spent.settled)
         {
             let op = Op::Settle(spent.booking, 0);
-            self.enqueue(&spent.key, Item::new(vec![op], Then::Nobody));
+            self.enqueue(&spent.key, vec![op], Then::Nobody);
         }
     }
 
     fn release(&mut self, serial: u64) -> Status {
+        let serial = match Serial::of(serial) {
+            Serial::Held(permit) => return self.release_held(permit),
+            Serial::Spent(serial) => serial,
+        };
         let Some(spent) = self.shard.recent.take(serial) else {
             return Status::Stale;
         };
         self.stats.released.add(1);
         if spent.paced {
             let op = Op::Unbook(spent.booking);
-            self.enqueue(&spent.key, Item::new(vec![op], Then::Nobody));
+            self.enqueue(&spent.key, vec![op], Then::Nobody);
         }
         Status::Ok
     }
 
     /// Asks Redis to correct a permit's charge.
-    fn begin_settle(&mut self, serial: u64, actual: u64) -> Option<Arc<Slot>> {
-        let spent = self.shard.recent.get_mut(serial).filter(|s| !s.settled)?;
-        spent.settled = true;
-        let (key, booking) = (spent.key.clone(), spent.booking.clone());
+    fn begin_settle(&mut self, serial: u64, actual: u64) -> Result<Arc<Slot>, Status> {
+        let (key, booking, settled) = self.charge(serial).ok_or(Status::Stale)?;
+        if std::mem::replace(settled, true) {
+            return Err(Status::Stale);
+        }
+        let (key, op) = (key.clone(), Op::Settle(booking.clone(), actual));
+        if !key.named.has_rates() {
+            self.stats.settled.add(1);
+            return Err(Status::Ok);
+        }
         let slot = Arc::<Slot>::default();
-        let op = Op::Settle(booking, actual);
-        self.enqueue(&key, Item::new(vec![op], Then::Tell(slot.clone())));
-        Some(slot)
+        self.enqueue(&key, vec![op], Then::Tell(slot.clone()));
+        Ok(slot)
+    }
+
+    /// What a permit took, and whether that was settled.
+    fn charge(&mut self, serial: u64) -> Option<(&Arc<Key>, &mut Box<str>, &mut bool)> {
+        match Serial::of(serial) {
+            Serial::Held(permit) => {
+                self.lease_due(permit);
+                let held = self.shard.held.get_mut(&permit)?;
+                Some((&held.key, &mut held.booking, &mut held.settled))
+            }
+            Serial::Spent(serial) => {
+                let spent = self.shard.recent.get_mut(serial)?;
+                Some((&spent.key, &mut spent.booking, &mut spent.settled))
+            }
+        }
     }
 
     fn end_settle(&mut self, serial: u64, heard: Result<Answer, Failure>) -> Status {
-        let spent = self.shard.recent.get_mut(serial);
+        let charge = self.charge(serial);
         match heard {
             Ok(answer) if answer.outcome == Outcome::Done => {
-                if let Some(spent) = spent {
-                    spent.booking = answer.booking;
+                if let Some((_, booking, _)) = charge {
+                    *booking = answer.booking;
                 }
                 self.stats.settled.add(1);
                 Status::Ok
             }
             Ok(_) => Status::Stale,
             Err(failure) => {
-                self.stats.backend_errors.add(1);
-                if let Some(spent) = spent.filter(|_| failure.not_executed()) {
-                    spent.settled = false;
+                if let Some((_, _, settled)) = charge.filter(|_| failure.not_executed()) {
+                    *settled = false;
                 }
+                self.stats.backend_errors.add(1);
                 policy::status(&failure)
             }
+        }
+    }
+}
+
+/// The lowest bit of a permit's serial says where its record is.
+enum Serial {
+    Held(u64),
+    Spent(u64),
+}
+
+impl Serial {
+    fn of(serial: u64) -> Serial {
+        match serial & 1 {
+            1 => Serial::Held(serial >> 1),
+            _ => Serial::Spent(serial >> 1),
         }
     }
 }
@@ -112,17 +156,50 @@ impl Redis {
         self.on_permit(permit, |scene, serial| scene.release(serial))
     }
 
-    /// A permit of rates alone lives as long as it is remembered.
+    /// Makes a permit live for `lease` from now; `None`: as long as it was granted for. One of rates alone
+    /// lives as long as it is remembered.
     pub fn renew(&self, permit: u64, lease: Option<Span>) -> Status {
         if let Some(local) = self.local_of(permit) {
             return local.renew(permit, lease);
         }
-        self.on_permit(permit, |scene, serial| {
-            match scene.shard.recent.get_mut(serial) {
-                Some(_) => Status::Ok,
-                None => Status::Stale,
+        let (shard, serial) = match self.numbers.read(permit) {
+            Ok(number) => number,
+            Err(status) => return status,
+        };
+        let begun = self.at(shard, |scene| {
+            scene.open()?;
+            match Serial::of(serial) {
+                Serial::Held(permit) => scene.begin_renew(permit, lease).ok_or(Status::Stale),
+                Serial::Spent(serial) => Err(match scene.shard.recent.get_mut(serial) {
+                    Some(_) => Status::Ok,
+                    None => Status::Stale,
+                }),
             }
-        })
+        });
+        let slot = match begun {
+            Err(status) => return status,
+            Ok(slot) => slot,
+        };
+        match self.one(&slot) {
+            Ok(answer) if answer.outcome == Outcome::Done => Status::Ok,
+            Ok(_) => Status::Stale,
+            Err(failure) => {
+                self.stats.stripe(shard).backend_errors.add(1);
+                // Doing it once more does no harm.
+                match policy::status(&failure) {
+                    Status::UnknownOutcome => Status::Backend,
+                    status => status,
+                }
+            }
+        }
+    }
+
+    /// The lease of a permit may have ended.
+    pub(super) fn lease_due(&self, permit: u64) {
+        let (shard, serial) = self.numbers.read(permit).expect("a permit of this backend");
+        if let Serial::Held(permit) = Serial::of(serial) {
+            self.at(shard, |scene| scene.lease_due(permit));
+        }
     }
 
     /// Corrects what a permit's call was charged to what it used. Once.
@@ -135,12 +212,12 @@ impl Redis {
             Err(status) => return status,
         };
         let begun = self.at(shard, |scene| {
-            scene.open().map(|()| scene.begin_settle(serial, actual))
+            scene.open()?;
+            scene.begin_settle(serial, actual)
         });
         let slot = match begun {
-            Err(closed) => return closed,
-            Ok(None) => return Status::Stale,
-            Ok(Some(slot)) => slot,
+            Err(status) => return status,
+            Ok(slot) => slot,
         };
         let heard = self.one(&slot);
         self.at(shard, |scene| scene.end_settle(serial, heard))

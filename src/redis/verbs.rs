@@ -2,11 +2,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::lines::{Item, Slot, Then};
+use super::held::Terms;
+use super::lines::{Slot, Then};
 use super::link::{Failure, Silence};
 use super::ops::{Stage, Wait, numbers, refusal};
 use super::policy;
 use super::question::Op;
+use super::queued::Hold;
 use super::wire::{Answer, Outcome};
 use super::{Key, Named, Redis};
 use crate::config::{FailurePolicy, Level};
@@ -50,11 +52,27 @@ impl Redis {
         sink: Sink,
     ) -> Result<(u64, usize), Status> {
         let weights = weights(named, request)?;
+        if let Sink::Callback(_) = &sink {
+            self.callbacks.ready()?;
+        }
+        // A thread waits by itself, but a lease ends by itself.
+        if !matches!(sink, Sink::Thread(_)) || named.life.is_some() {
+            self.timer.ready()?;
+        }
         let (shard, key) = self.key(named, request.key);
         self.at(shard, |scene| {
             scene.open()?;
+            let hold = named.life.map(|life| {
+                let terms = Terms {
+                    lease: request.lease.unwrap_or(life.lease),
+                    renew: request.renew && named.limits.renews(),
+                    tell: request.tell_lost,
+                };
+                Hold::new(self.dice.id(shard), terms)
+            });
             let wait = Wait {
                 sink,
+                hold,
                 user_data: request.user_data,
                 weights,
                 since: scene.now,
@@ -65,7 +83,8 @@ impl Redis {
                 key: key.clone(),
             };
             let op = scene.begin(wait, request.wait)?;
-            Ok((op, scene.line(&key).booked.len()))
+            let line = scene.line(&key);
+            Ok((op, line.booked.len() + line.queued.len()))
         })
     }
 
@@ -77,6 +96,9 @@ impl Redis {
     /// Books the next time at which the weight may start: `retry_after_us` from now, at most the request's
     /// wait. Releasing the permit before its time cancels the booking.
     pub fn pace(&self, named: &Arc<Named>, request: &Request) -> Decision {
+        if named.limits.holds() {
+            return refused(request, Status::Invalid);
+        }
         let wait = request.wait;
         self.call(
             named,
@@ -114,7 +136,7 @@ impl Redis {
         self.at(shard, |scene| {
             scene.open()?;
             let then = Then::Tell(slot.clone());
-            scene.enqueue(&key, Item::new(vec![op], then));
+            scene.enqueue(&key, vec![op], then);
             Ok((shard, key.clone(), slot.clone()))
         })
     }
@@ -176,29 +198,40 @@ impl Redis {
         self.ask_here(named, &weights, |memory, part| match kind {
             Calls::Peek => memory.peek(part, request),
             Calls::Pace => memory.pace(part, request),
-            Calls::Try => memory.try_one(part, request),
         })
+    }
+
+    /// The answer to a try; what Redis did not answer is answered in this process.
+    fn or_here(&self, named: &Named, request: &Request, decision: Decision) -> Decision {
+        let failed = matches!(decision.status, Status::Backend | Status::UnknownOutcome);
+        match weights(named, request) {
+            Ok(weights) if failed && self.policy(named) == FailurePolicy::Local => {
+                self.ask_here(named, &weights, |memory, part| {
+                    memory.try_one(part, request)
+                })
+            }
+            _ => decision,
+        }
     }
 
     /// Each request for itself, in order, without a wait. All are under way together.
     pub fn try_many(&self, named: &Arc<Named>, requests: &[Request]) -> Vec<Decision> {
-        let try_one = |weights| Op::Book {
-            wait: Some(Span::ZERO),
-            weights,
+        let begin = |request: &Request| {
+            let parker = Arc::<Parker>::default();
+            let request = Request {
+                wait: Some(Span::ZERO),
+                ..*request
+            };
+            let begun = self.begin(named, &request, Sink::Thread(parker.clone()));
+            begun.map(|(op, _)| (parker, op))
         };
-        let ask = |request| self.begin_call(named, request, try_one);
-        let begun: Vec<_> = requests.iter().map(ask).collect();
-        let mut decisions = Vec::with_capacity(requests.len());
-        for (request, begun) in requests.iter().zip(begun) {
-            decisions.push(match begun {
-                Err(status) => refused(request, status),
-                Ok((shard, key, slot)) => {
-                    let heard = self.one(&slot);
-                    self.end_call(shard, &key, request, heard, Calls::Try)
-                }
-            });
-        }
-        decisions
+        let begun: Vec<_> = requests.iter().map(begin).collect();
+        let both = requests.iter().zip(begun);
+        both.map(|(request, begun)| match begun {
+            Err(status) => refused(request, status),
+            Ok((parker, op)) => self.or_here(named, request, self.park(&parker, op)),
+        })
+        .collect()
     }
 
     /// Makes a key as new; those of this process who wait are decided anew.
@@ -226,7 +259,7 @@ impl Redis {
         let begun = self.at(shard, |scene| {
             scene.open()?;
             let then = Then::Change(slot.clone());
-            scene.enqueue(&key, Item::new(vec![change], then));
+            scene.enqueue(&key, vec![change], then);
             Ok(())
         });
         if let Err(closed) = begun {
@@ -258,7 +291,6 @@ impl Redis {
 enum Calls {
     Peek,
     Pace,
-    Try,
 }
 
 /// The weights of a request, if there is one for each limit or one for all.

@@ -12,7 +12,7 @@ use crate::support::{eventually, ms, secs};
 #[test]
 fn a_client_opens_while_redis_is_down_and_recovers_by_itself() {
     let mut server = Server::prepare(&[]);
-    let client = open(&server.url());
+    let client = hasty(&server.url());
     let limiter = limiter(&client, "api", &[bucket(1000, 1, HOUR)]);
     for _ in 0..10 {
         let began = Instant::now();
@@ -54,7 +54,7 @@ fn the_policy_answers_for_redis_and_says_so() {
 fn a_lost_reply_is_an_unknown_outcome_and_is_charged_once() {
     let server = Server::start();
     let proxy = Proxy::before(server.port);
-    let client = open(&format!("redis://127.0.0.1:{}", proxy.port));
+    let client = hasty(&format!("redis://127.0.0.1:{}", proxy.port));
     let limiter = limiter(&client, "api", &[bucket(10, 1, HOUR)]);
     assert_eq!(acquire(&limiter, &Request::TRY).remaining, 9);
     proxy.set(Mode::LoseReply);
@@ -72,7 +72,7 @@ fn a_lost_reply_is_an_unknown_outcome_and_is_charged_once() {
 #[test]
 fn a_frozen_server_does_not_run_later_what_was_given_up() {
     let server = Server::start();
-    let client = open(&server.url());
+    let client = hasty(&server.url());
     let limiter = limiter(&client, "api", &[bucket(10, 1, HOUR)]);
     assert_eq!(acquire(&limiter, &Request::TRY).remaining, 9);
     server.freeze();

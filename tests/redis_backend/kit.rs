@@ -1,16 +1,24 @@
 //! Clients, limits and requests in few words.
 use std::sync::Arc;
 
-use limiter::client::Client;
+use limiter::client::{Client, ClientQueue};
 use limiter::config::Config;
 use limiter::decision::Decision;
 use limiter::limit::time::Span;
 use limiter::limiter::{LimitSpec, Limiter, spec};
 use limiter::op::{Request, Weights};
 
+use crate::support::secs;
+
 pub const HOUR: u64 = 3_600_000_000;
 
+/// A client for which a busy machine is no failure.
 pub fn open(url: &str) -> Arc<Client> {
+    open_with(url, &[("command_timeout_ms", "5000")])
+}
+
+/// A client that soon gives up.
+pub fn hasty(url: &str) -> Arc<Client> {
     open_with(url, &[])
 }
 
@@ -44,6 +52,18 @@ pub fn bucket(capacity: u64, refill: u64, period_us: u64) -> LimitSpec {
     limit(spec::TOKEN_BUCKET, capacity, refill, period_us)
 }
 
+pub fn semaphore(capacity: u64) -> LimitSpec {
+    limit(spec::SEMAPHORE, capacity, 0, 0)
+}
+
+/// A semaphore whose permits live for so long unless they are renewed.
+pub fn leased(capacity: u64, lease_ms: u32) -> LimitSpec {
+    LimitSpec {
+        lease_ms,
+        ..semaphore(capacity)
+    }
+}
+
 pub fn weigh(weight: u64) -> Request<'static> {
     Request {
         weights: Weights::Same(weight),
@@ -69,4 +89,11 @@ pub fn remaining(limiter: &Limiter) -> u64 {
     let decision = limiter.peek(&weigh(0)).unwrap();
     assert_eq!(decision.status, limiter::decision::Status::Ok);
     decision.remaining
+}
+
+/// The next completion of a queue.
+#[track_caller]
+pub fn next(queue: &ClientQueue) -> Decision {
+    let polled = queue.poll(1, Some(secs(20))).unwrap();
+    *polled.first().expect("a completion")
 }

@@ -4,8 +4,10 @@ mod support;
 
 mod failing;
 mod forking;
+mod holding;
 mod kit;
 mod parity;
+mod queueing;
 mod sharing;
 mod verbs;
 mod waiting;

@@ -81,7 +81,7 @@ fn flagged(limit: LimitSpec, flags: u32) -> LimitSpec {
 }
 
 #[test]
-fn every_kind_of_rate_answers_as_in_memory() {
+fn every_kind_of_limit_answers_as_in_memory() {
     let server = Server::start();
     let (memory, redis) = (open("memory://"), open(&server.url()));
     let day = 24 * HOUR;
@@ -115,6 +115,18 @@ fn every_kind_of_rate_answers_as_in_memory() {
             vec![
                 bucket(12, 12, day),
                 flagged(limit(spec::SLIDING_LOG, 5, 0, day), spec::PER_CALL),
+            ],
+        ),
+        ("semaphore", vec![semaphore(9)]),
+        ("lent", vec![flagged(leased(9, 60_000), spec::NO_RENEW)]),
+        ("held", vec![semaphore(8), bucket(12, 12, day)]),
+        (
+            "counted",
+            vec![
+                limit(spec::SLIDING_LOG, 10, 0, day),
+                flagged(semaphore(4), spec::PER_CALL),
+                limit(spec::PACER, 9, 3, day),
+                semaphore(7),
             ],
         ),
     ];

@@ -3,7 +3,7 @@ use limiter::client::Client;
 use limiter::config::Config;
 use limiter::decision::Status;
 use limiter::limit::time::Span;
-use limiter::limiter::{Limiter, spec};
+use limiter::limiter::spec;
 use limiter::op::{Request, Weights};
 
 use crate::kit::*;
@@ -139,12 +139,6 @@ fn several_limits_are_one_decision_and_many_tries_are_one_call_each() {
 #[test]
 fn what_is_not_there_yet_is_refused_by_name() {
     let server = Server::start();
-    let client = open(&server.url());
-    let (status, message) = Limiter::new(&client, "s", &[limit(spec::SEMAPHORE, 1, 0, 0)])
-        .err()
-        .unwrap();
-    assert_eq!(status, Status::Unsupported);
-    assert!(message.contains("semaphores on Redis"), "{message}");
     let mut config = Config::default();
     config.set("clock", "virtual").unwrap();
     let message = Client::open(&server.url(), &config).err().unwrap();

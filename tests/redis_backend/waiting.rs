@@ -11,11 +11,6 @@ use crate::kit::*;
 use crate::support::server::Server;
 use crate::support::{eventually, ms, secs};
 
-fn next(queue: &ClientQueue) -> Decision {
-    let polled = queue.poll(1, Some(secs(20))).unwrap();
-    *polled.first().expect("a completion")
-}
-
 #[test]
 fn a_thread_a_queue_and_a_callback_wait_for_their_times_in_order() {
     let server = Server::start();

@@ -122,6 +122,18 @@ impl Link {
         deadline: Instant,
         class: Class,
     ) -> Result<Value, Failure> {
+        self.call_told(lane, request, deadline, class).await.0
+    }
+
+    /// As [`call`](Link::call), and whether it was sent again after no reply came: then a copy of it may
+    /// still run, whatever the answer is.
+    pub async fn call_told(
+        &self,
+        lane: Lane,
+        request: Request,
+        deadline: Instant,
+        class: Class,
+    ) -> (Result<Value, Failure>, bool) {
         self.inner.one(&[request], lane, deadline, class).await
     }
 
@@ -162,8 +174,9 @@ impl Link {
         class: Class,
         done: &(dyn Fn(usize, Result<Value, Failure>) + Send + Sync),
     ) {
+        let done = |index: usize, result, _again: bool| done(index, result);
         self.inner
-            .sender(lane, deadline, class, done)
+            .sender(lane, deadline, class, &done)
             .send(requests)
             .await;
     }
@@ -237,9 +250,11 @@ impl Inner {
         lane: Lane,
         deadline: Instant,
         class: Class,
-    ) -> Result<Value, Failure> {
+    ) -> (Result<Value, Failure>, bool) {
         let result = Mutex::new(None);
-        let keep = |_: usize, outcome| *result.lock().expect("no panic while held") = Some(outcome);
+        let keep = |_: usize, outcome, again: bool| {
+            *result.lock().expect("no panic while held") = Some((outcome, again));
+        };
         self.sender(lane, deadline, class, &keep)
             .send(request)
             .await;

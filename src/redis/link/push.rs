@@ -162,7 +162,7 @@ impl Listener {
                     Some(message) if message.get_payload_bytes() == proof => return Ok(()),
                     Some(message) => self.pass(message),
                 },
-                result = &mut publishing, if published.is_none() => match result {
+                (result, _) = &mut publishing, if published.is_none() => match result {
                     Ok(Value::Int(_)) => published = Some(Instant::now()),
                     Ok(_) => return Err(Refusal::new("PUBLISH", "made no sense", Kind::Costly)),
                     Err(failure) => return Err(Refusal::new("PUBLISH", failure, Kind::Prompt)),

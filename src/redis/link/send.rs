@@ -26,8 +26,8 @@ const REDIRECTIONS: u32 = 4;
 /// A script the server forgot this often is sent whole every time.
 const MISSES: u32 = 2;
 
-/// Takes the result of the request with this index.
-pub(super) type Done<'a> = dyn Fn(usize, Result<Value, Failure>) + Send + Sync + 'a;
+/// Takes the result of the request with this index, and whether it was sent again after no reply came.
+pub(super) type Done<'a> = dyn Fn(usize, Result<Value, Failure>, bool) + Send + Sync + 'a;
 
 /// What all requests of one batch have in common.
 pub(super) struct Sender<'a> {
@@ -285,7 +285,7 @@ impl<'a> Sender<'a> {
         if matches!(failure, Failure::Ambiguous(_)) {
             count(&self.counters.ambiguous);
         }
-        (self.done)(job.index, Err(failure));
+        (self.done)(job.index, Err(failure), job.unanswered > 0);
     }
 
     fn judge(&self, node: &Node, live: &Live, mut job: Job<'a>, reply: Value) -> Option<Again<'a>> {
@@ -296,7 +296,7 @@ impl<'a> Sender<'a> {
                 live.replied(true);
                 breaker.succeeded();
                 drop(breaker);
-                (self.done)(job.index, Ok(value));
+                (self.done)(job.index, Ok(value), job.unanswered > 0);
                 return None;
             }
         };

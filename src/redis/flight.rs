@@ -1,0 +1,285 @@
+//! The seam to the network. Calls go out as flights, which a [`Carrier`] takes: the driver's thread, or a
+//! simulation in its place. It is told the time by the client's clock, and decides nothing.
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use redis::Value;
+
+use super::lines::Item;
+use super::link::{Call, Class, Failure, Lane, Silence};
+use super::wire::{Answer, Era, Head, Holding, Malformed, Reply, Told};
+use super::{Key, Named, Redis};
+use crate::config::Level;
+use crate::limit::time::Time;
+
+/// Carries calls to Redis, and brings back what is heard there.
+pub trait Carrier: Send + Sync {
+    /// Sends what [`Flight::next`] says and tells [`Flight::heard`] what became of it, again and again
+    /// until there is nothing more.
+    fn carry(&self, flight: Flight);
+    /// From now on [`Redis::noted`] and [`Redis::listens`] are told what is heard on a channel.
+    fn listen(&self, channel: &str);
+    /// [`Redis::beat`] is to be called now, whenever it was due.
+    fn stir(&self);
+    /// Says to Redis, as long as that matters, that this process uses a limiter.
+    fn count_in(&self, named: Weak<Named>);
+    /// Times a connection was made.
+    fn connects(&self) -> u64;
+}
+
+/// A call that is to be sent.
+pub struct Outgoing {
+    pub lane: Lane,
+    pub call: Call,
+    pub deadline: Time,
+    pub class: Class,
+}
+
+/// Calls on a key, one after another. If one ends in any other way than by an answer, those who asked
+/// hear of that.
+pub struct Flight {
+    redis: Arc<Redis>,
+    key: Arc<Key>,
+    lane: Lane,
+    items: Vec<Item>,
+    /// What is queued on the key is sent by whoever leads.
+    leads: bool,
+    trip: Trip,
+    /// When its limiter was opened, as the call says.
+    told: Option<Told>,
+    /// Times the call came too late.
+    late: u32,
+}
+
+/// A call's way to Redis and back.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Trip {
+    /// When it was sent first; zero before.
+    pub sent: Time,
+    /// No copy of it is run much later.
+    pub deadline: Time,
+    /// It was sent more than once.
+    pub again: bool,
+    /// What the key's state is called.
+    pub era: Option<Era>,
+}
+
+/// How often a call is sent because the server's clock is not where it was thought to be. At first it is
+/// not known at all: then the first one only asks.
+const LATE: u32 = 3;
+
+impl Redis {
+    /// Begins a call.
+    pub(super) fn send(&self, key: Arc<Key>, lane: Lane, items: Vec<Item>) {
+        let Some(redis) = self.me.upgrade() else {
+            return;
+        };
+        *self.flights.lock().unwrap() += 1;
+        let mut flight = Flight {
+            redis,
+            key,
+            lane,
+            items,
+            leads: lane == Lane::Bulk,
+            trip: Trip::default(),
+            told: None,
+            late: 0,
+        };
+        match self.carrier() {
+            Ok(carrier) => {
+                self.count_in(&flight.key.named, &*carrier);
+                carrier.carry(flight);
+            }
+            Err(message) => {
+                if !self.is_closed() {
+                    self.log(Level::Error, &format!("Redis: {message}"));
+                }
+                flight.land(Err(not_executed("DRIVER")));
+            }
+        }
+    }
+
+    fn next(&self, key: &Arc<Key>) -> Option<Vec<Item>> {
+        self.at(self.shard_of(key), |scene| scene.next(key))
+    }
+}
+
+impl Flight {
+    /// What is to be sent next, if there is more.
+    #[allow(clippy::should_implement_trait)] // nobody iterates over calls
+    pub fn next(&mut self) -> Option<Outgoing> {
+        loop {
+            self.give_up_late();
+            if !self.items.is_empty() {
+                return Some(self.outgoing());
+            }
+            if !self.leads {
+                return None;
+            }
+            (self.trip, self.late) = (Trip::default(), 0);
+            match self.redis.next(&self.key) {
+                Some(items) => self.items = items,
+                None => self.leads = false,
+            }
+        }
+    }
+
+    /// The server's answer to the call that was sent, or why there is none. `again`: it was sent more
+    /// than once.
+    pub fn heard(&mut self, result: Result<Value, Failure>, again: bool) {
+        let received = self.redis.clock.now();
+        let count = self.items.iter().map(|item| item.ops.len()).sum();
+        let learn = |server| self.redis.offset.learn(server, self.trip.sent, received);
+        self.trip.again |= again;
+        match result.map(|value| Reply::read(&value, count)) {
+            Err(failure) => self.land(Err(failure)),
+            Ok(Ok(Reply::Late(server))) => {
+                learn(server);
+                self.late += 1;
+                if self.late == LATE {
+                    self.land(Err(match self.trip.again {
+                        true => Failure::Ambiguous(Silence::Timeout),
+                        false => not_executed("LATE"),
+                    }));
+                }
+            }
+            Ok(Ok(Reply::Done {
+                server,
+                era,
+                answers,
+                ..
+            })) => {
+                learn(server);
+                if let Some(told) = self.told {
+                    self.key.named.target.learn(told, server);
+                }
+                self.trip.era = era;
+                self.land(Ok(answers));
+            }
+            Ok(Err(Malformed(reply))) => {
+                let message = format!("Redis: not an answer of the script: {reply}");
+                self.redis.log(Level::Error, &message);
+                self.land(Err(Failure::Permanent {
+                    code: "MALFORMED".into(),
+                    message: message.into(),
+                }));
+            }
+        }
+    }
+
+    /// Lets another call take what is queued: this one is slow.
+    pub fn hand_over(&mut self) {
+        if std::mem::take(&mut self.leads)
+            && let Some(items) = self.redis.next(&self.key)
+        {
+            self.redis.send(self.key.clone(), Lane::Bulk, items);
+        }
+    }
+
+    fn outgoing(&mut self) -> Outgoing {
+        let redis = &*self.redis;
+        let now = redis.clock.now();
+        let asked = self.items.iter().map(|item| item.asked).min();
+        let deadline = asked.expect("something is asked") + redis.options.config.command_timeout;
+        // The answer to a call that comes too late is the time.
+        let not_after = redis.offset.server_time(deadline).unwrap_or(Time(1));
+        let head = Head {
+            now: None,
+            not_after: Some(not_after),
+        };
+        let named = &self.key.named;
+        let mut batch = match &named.life {
+            None => named.target.batch(head),
+            Some(life) => {
+                let known = redis.at(redis.shard_of(&self.key), |scene| scene.known(&self.key));
+                let holding = Holding {
+                    known,
+                    fresh: redis.dice.era(),
+                    channel: &redis.channel,
+                    lease: life.lease,
+                    claim: life.claim,
+                    allowance: life.allowance,
+                    life: life.wait,
+                };
+                named.target.holding(head, holding)
+            }
+        };
+        let ops = self.items.iter().flat_map(|item| &item.ops);
+        ops.for_each(|op| op.add_to(&mut batch, now));
+        redis.stats.stripe(0).backend_calls.add(1);
+        // What came too late did nothing, unless a copy of it was in time.
+        if !self.trip.again {
+            self.trip.sent = now;
+        }
+        self.trip.deadline = deadline;
+        let class = batch.class();
+        self.told = Some(batch.told());
+        Outgoing {
+            lane: self.lane,
+            call: batch.on(&self.key.bytes),
+            deadline,
+            class,
+        }
+    }
+
+    fn land(&mut self, result: Result<Vec<Answer>, Failure>) {
+        let items = std::mem::take(&mut self.items);
+        if !items.is_empty() {
+            let shard = self.redis.shard_of(&self.key);
+            let trip = self.trip;
+            self.redis
+                .at(shard, |scene| scene.land(&self.key, items, &trip, result));
+        }
+    }
+
+    /// Gives up questions whose time is over before they were sent.
+    fn give_up_late(&mut self) {
+        let now = self.redis.clock.now();
+        let longest = self.redis.options.config.command_timeout;
+        let late = |item: &Item| now >= item.asked + longest;
+        if self.items.iter().any(late) {
+            let items = std::mem::take(&mut self.items);
+            let (late, good) = items.into_iter().partition(late);
+            self.items = late;
+            self.land(Err(match self.trip.again {
+                true => Failure::Ambiguous(Silence::Timeout),
+                false => not_executed("LATE"),
+            }));
+            self.items = good;
+        }
+    }
+
+    /// Tells those who still wait that they will not be answered.
+    fn give_up(&mut self) {
+        self.land(Err(match self.trip.sent > Time(0) {
+            true => Failure::Ambiguous(Silence::Dropped),
+            false => not_executed("CLOSED"),
+        }));
+        while self.leads {
+            match self.redis.next(&self.key) {
+                None => break,
+                Some(items) => {
+                    self.items = items;
+                    self.land(Err(not_executed("CLOSED")));
+                }
+            }
+        }
+    }
+}
+
+impl Drop for Flight {
+    fn drop(&mut self) {
+        // After a bug under the key's lock this may fail as well, and must not end the program.
+        let _ = catch_unwind(AssertUnwindSafe(|| self.give_up()));
+        *self.redis.flights.lock().unwrap() -= 1;
+        self.redis.landed.notify_all();
+    }
+}
+
+pub(super) fn not_executed(code: &str) -> Failure {
+    Failure::NotExecuted {
+        code: code.into(),
+        retry_in: Duration::ZERO,
+    }
+}

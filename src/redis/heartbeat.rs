@@ -1,0 +1,155 @@
+//! The heartbeat: whatever is held or waits is said again before Redis forgets it, and what could not be
+//! said is tried again. Its questions overtake those of callers, so that a flood of these harms no
+//! permit.
+use std::sync::Arc;
+
+use super::lines::Then;
+use super::link::Failure;
+use super::question::Op;
+use super::wire::{Id, Note};
+use super::{Key, Redis, Scene, dice};
+use crate::limit::time::{Span, Time};
+
+/// The first so many in a queue are asked for at each beat, in case that a note was lost. The others
+/// only when half of their life is over.
+const HEAD: usize = 16;
+/// What could not be said is tried again after this.
+const AGAIN: Span = Span::millis(100);
+/// Two beats are not closer.
+const LEAST: Span = Span::millis(5);
+
+/// What is to be said until it is heard, or does not matter any more.
+pub(super) struct Unsaid {
+    key: Arc<Key>,
+    op: Op,
+    at: Time,
+    until: Time,
+}
+
+impl Redis {
+    /// Does what is due by now. Answers when it is to be called again; `None`: when the carrier is
+    /// stirred.
+    pub fn beat(&self) -> Option<Time> {
+        // Whoever plans something from now on stirs.
+        self.next_beat(Time::MAX);
+        if self.is_closed() {
+            return None;
+        }
+        let beats = (0..self.shards.len()).map(|shard| self.at(shard, |scene| scene.beat()));
+        let next = beats.flatten().min()?;
+        let next = next.max(self.clock.now() + LEAST);
+        self.next_beat(next);
+        Some(next)
+    }
+
+    /// What was heard of waits.
+    pub fn noted(&self, notes: &[Note]) {
+        let id = |note: &Note| match *note {
+            Note::Granted(id) | Note::Denied(id) | Note::Never(id) => id,
+        };
+        let mut ids: Vec<Id> = notes.iter().map(id).collect();
+        // Those of one shard together, in their order.
+        ids.sort_by_key(|id| dice::shard_of(*id));
+        for ids in ids.chunk_by(|a, b| dice::shard_of(*a) == dice::shard_of(*b)) {
+            self.at(dice::shard_of(ids[0]), |scene| {
+                ids.iter().for_each(|id| scene.noted(*id));
+            });
+        }
+    }
+
+    /// From now on notes arrive; those before may be lost.
+    pub fn listens(&self) {
+        for shard in 0..self.shards.len() {
+            self.at(shard, |scene| scene.look_now());
+        }
+    }
+}
+
+impl Scene<'_> {
+    /// Something is to be done by the heartbeat at this time.
+    pub fn beat_by(&mut self, at: Time) {
+        self.beat_by = self.beat_by.min(at);
+    }
+
+    /// Does what is due, and answers when to come again.
+    fn beat(&mut self) -> Option<Time> {
+        let renewal = self.renew_due();
+        let look = self.look_due();
+        let say = self.say_due();
+        self.shard.open.tidy(self.now);
+        // What is planned here is in these.
+        self.beat_by = Time::MAX;
+        [renewal, look, say].into_iter().flatten().min()
+    }
+
+    fn look_now(&mut self) {
+        let now = self.now;
+        self.shard.queues.values_mut().for_each(|next| *next = now);
+        if !self.shard.queues.is_empty() {
+            self.beat_by(now);
+        }
+    }
+
+    /// Asks for waits, on the keys whose time has come.
+    fn look_due(&mut self) -> Option<Time> {
+        let mut due = Vec::new();
+        for (key, next) in &mut self.shard.queues {
+            if *next <= self.now {
+                let life = key.named.life();
+                *next = self.now + self.redis.dice.about(life.beat);
+                due.push(key.clone());
+            }
+        }
+        for key in due {
+            self.look(&key);
+        }
+        self.shard.queues.values().min().copied()
+    }
+
+    fn look(&mut self, key: &Arc<Key>) {
+        let life = key.named.life();
+        // It will be looked at again before its life is over by more than this.
+        let old = Span(life.wait.0 / 2 - life.beat.0 / 5);
+        let mut chosen = Vec::new();
+        for (i, serial) in self.shard.lines[key].queued.iter().enumerate() {
+            let hold = self.shard.waits[serial].hold.as_ref();
+            let hold = hold.expect("it waits for a semaphore");
+            let due = i < HEAD || self.now.since(hold.asked) >= old;
+            if due && !self.shard.open.under_way(hold.id) {
+                chosen.push(*serial);
+            }
+        }
+        for serial in chosen {
+            self.ask_again(serial);
+        }
+    }
+
+    /// What ends something could not be said.
+    pub fn say_again(&mut self, key: &Arc<Key>, op: Op, until: Time, failure: &Failure) {
+        // Redis would say no again.
+        let refused = matches!(
+            failure,
+            Failure::WrongType { .. } | Failure::Permanent { .. }
+        );
+        let at = self.now + AGAIN;
+        if at < until && !refused {
+            self.shard.unsaid.push(Unsaid {
+                key: key.clone(),
+                op,
+                at,
+                until,
+            });
+            self.beat_by(at);
+        }
+    }
+
+    fn say_due(&mut self) -> Option<Time> {
+        let now = self.now;
+        let due = |unsaid: &mut Unsaid| unsaid.at <= now;
+        let due: Vec<Unsaid> = self.shard.unsaid.extract_if(.., due).collect();
+        for unsaid in due {
+            self.urge(&unsaid.key, vec![unsaid.op], Then::End(unsaid.until));
+        }
+        self.shard.unsaid.iter().map(|unsaid| unsaid.at).min()
+    }
+}

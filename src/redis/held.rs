@@ -1,0 +1,361 @@
+//! Permits that hold a semaphore: believed until a time that ends before Redis lets go of them.
+use std::sync::{Arc, Weak};
+
+use super::flight::Trip;
+use super::lines::{Heard, Slot, Then};
+use super::ops::Wait;
+use super::question::Op;
+use super::wire::{Answer, Era, Id, Outcome};
+use super::{Key, Scene};
+use crate::decision::{Decision, Status};
+use crate::limit::time::{Span, Time};
+use crate::op::Sink;
+use crate::permit::Numbers;
+use crate::queue::Queue;
+use crate::timer::Due;
+
+/// A renewal that failed is asked for again after this, or after a part of the lease.
+const AGAIN: Span = Span::millis(100);
+
+pub(super) struct Held {
+    pub key: Arc<Key>,
+    pub id: Id,
+    pub lease: Span,
+    /// In the background, as long as it is held.
+    renew: bool,
+    /// What the key's state was called when it was granted or renewed.
+    era: Era,
+    /// Until then it is believed.
+    deadline: Time,
+    /// When the timer looks at it.
+    armed: Time,
+    /// When it is renewed next, if nothing is under way.
+    renew_at: Option<Time>,
+    pub booking: Box<str>,
+    pub settled: bool,
+    tell: Option<Tell>,
+    /// The wait it will be granted to when its time has come.
+    wait: Option<u64>,
+    pub weights: crate::limit::weights::Weights,
+}
+
+/// How long a permit lives, and who is told if it does not live as long as it is held.
+#[derive(Clone, Copy)]
+pub(super) struct Terms {
+    pub lease: Span,
+    pub renew: bool,
+    pub tell: bool,
+}
+
+/// Who is told of a lost lease.
+struct Tell {
+    queue: Weak<Queue>,
+    op: u64,
+    user_data: u64,
+}
+
+impl Tell {
+    fn of(wait: &Wait, op: u64) -> Option<Tell> {
+        let (queue, op) = match &wait.sink {
+            Sink::Queue(queue) => (queue, op),
+            Sink::Relay(relay) => (relay.queue.as_ref()?, relay.op),
+            Sink::Thread(_) | Sink::Callback(_) => return None,
+        };
+        Some(Tell {
+            queue: Arc::downgrade(queue),
+            op,
+            user_data: wait.user_data,
+        })
+    }
+}
+
+/// How long a lease lasts here: a little less than in Redis, which counts it from later on and whose
+/// clock may be faster.
+pub(super) fn lasts(lease: Span) -> Span {
+    Span((lease.0 - lease.0 / 100).saturating_sub(1_000))
+}
+
+impl Scene<'_> {
+    /// A permit for what was granted to a wait, from its time on.
+    pub fn hold(&mut self, serial: u64, trip: &Trip, answer: &Answer) -> u64 {
+        let op = self.number(serial);
+        let wait = &self.shard.waits[&serial];
+        let hold = wait.hold.as_ref().expect("it asked for a semaphore");
+        let deadline = trip.sent + lasts(hold.terms.lease) + answer.retry_after;
+        let held = Held {
+            key: wait.key.clone(),
+            id: hold.id,
+            lease: hold.terms.lease,
+            renew: hold.terms.renew,
+            era: trip.era.expect("a semaphore has one"),
+            deadline,
+            armed: deadline,
+            renew_at: None,
+            booking: answer.booking.clone(),
+            settled: false,
+            tell: Tell::of(wait, op).filter(|_| hold.terms.tell),
+            wait: Some(serial),
+            weights: wait.weights.clone(),
+        };
+        let permit = self.shard.next_held;
+        self.shard.next_held = (permit + 1) % Numbers::PERMITS;
+        let line = self.line(&held.key);
+        line.held.insert(permit);
+        line.era = trip.era;
+        self.shard.held.insert(permit, held);
+        let due = Due::Lease(self.permit_number(permit));
+        self.redis.timer.arm(deadline, due);
+        // One that is booked has to be there when its time comes, renewed or not.
+        self.plan(permit, trip.sent);
+        permit
+    }
+
+    fn permit_number(&self, permit: u64) -> u64 {
+        self.redis.numbers.make(self.index, permit << 1 | 1)
+    }
+
+    /// The wait a permit was booked for has come to its time. Answers the permit's number; 0 if it holds
+    /// nothing of a semaphore, so that nobody has to give it back.
+    pub fn start(&mut self, permit: u64) -> u64 {
+        let held = self.shard.held.get_mut(&permit).expect("a live permit");
+        held.wait = None;
+        if !held.key.named.holds(&held.weights) {
+            let held = self.unhold(permit);
+            self.say_release(&held);
+            return self.permit(&held.key, held.booking, false);
+        }
+        if !held.renew {
+            self.unplan(permit);
+        }
+        self.stats.granted.add(1);
+        self.stats.in_flight.add(1);
+        self.permit_number(permit)
+    }
+
+    /// Renews a permit when a third of its lease is over.
+    fn plan(&mut self, permit: u64, sent: Time) {
+        let held = &self.shard.held[&permit];
+        if held.renew || held.wait.is_some() {
+            self.plan_at(permit, sent + Span(held.lease.0 / 3));
+        }
+    }
+
+    fn plan_at(&mut self, permit: u64, at: Time) {
+        self.unplan(permit);
+        let held = self.shard.held.get_mut(&permit).expect("a live permit");
+        held.renew_at = Some(at);
+        self.shard.renewals.insert((at, permit));
+        self.beat_by(at);
+    }
+
+    fn unplan(&mut self, permit: u64) {
+        let held = self.shard.held.get_mut(&permit).expect("a live permit");
+        if let Some(at) = held.renew_at.take() {
+            self.shard.renewals.remove(&(at, permit));
+        }
+    }
+
+    /// Takes a permit out. Redis does not hear of it.
+    pub fn unhold(&mut self, permit: u64) -> Held {
+        self.unplan(permit);
+        let held = self.shard.held.remove(&permit).expect("a live permit");
+        let due = Due::Lease(self.permit_number(permit));
+        self.redis.timer.disarm(held.armed, due);
+        self.line(&held.key).held.remove(&permit);
+        self.tidy(&held.key);
+        held
+    }
+
+    /// Takes a permit out that somebody has.
+    fn take(&mut self, permit: u64) -> Held {
+        let held = self.unhold(permit);
+        assert!(held.wait.is_none(), "nobody knows its number before");
+        self.stats.in_flight.sub(1);
+        held
+    }
+
+    /// Whether a permit is held. If its lease is over, the timer has not got to it yet.
+    fn holds(&mut self, permit: u64) -> bool {
+        self.lease_due(permit);
+        self.shard.held.contains_key(&permit)
+    }
+
+    /// A lease may have ended.
+    pub fn lease_due(&mut self, permit: u64) {
+        let Some(held) = self.shard.held.get_mut(&permit) else {
+            return;
+        };
+        if held.deadline > self.now {
+            self.arm_lease(permit);
+            return;
+        }
+        // Redis would keep it for a while.
+        let held = self.lose(permit);
+        self.say_release(&held);
+    }
+
+    fn arm_lease(&mut self, permit: u64) {
+        let due = Due::Lease(self.permit_number(permit));
+        let held = self.shard.held.get_mut(&permit).expect("a live permit");
+        if held.armed != held.deadline {
+            self.redis.timer.disarm(held.armed, due);
+            self.redis.timer.arm(held.deadline, due);
+            held.armed = held.deadline;
+        }
+    }
+
+    /// A permit is over that was believed to be held: whoever has it is told. A wait whose time has not
+    /// come asks anew.
+    fn lose(&mut self, permit: u64) -> Held {
+        let held = self.unhold(permit);
+        if let Some(serial) = held.wait {
+            self.anew(serial);
+            return held;
+        }
+        self.stats.in_flight.sub(1);
+        self.stats.lost.add(1);
+        let number = self.permit_number(permit);
+        self.redis.callbacks.push_lost(number);
+        self.wakes.callbacks();
+        if let Some(tell) = &held.tell
+            && let Some(queue) = tell.queue.upgrade()
+        {
+            queue.push_lost(Decision {
+                permit: number,
+                op: tell.op,
+                user_data: tell.user_data,
+                ..Decision::of(Status::Stale)
+            });
+            self.wakes.queue(queue);
+        }
+        held
+    }
+
+    /// Gives a permit back to Redis.
+    pub fn say_release(&mut self, held: &Held) {
+        let op = Op::Release(held.id, self.dead(held.id));
+        let until = held.deadline.max(self.now) + held.key.named.life().allowance;
+        self.enqueue(&held.key, vec![op], Then::End(until));
+    }
+
+    pub fn release_held(&mut self, permit: u64) -> Status {
+        if !self.holds(permit) {
+            return Status::Stale;
+        }
+        let held = self.take(permit);
+        self.stats.released.add(1);
+        self.say_release(&held);
+        Status::Ok
+    }
+
+    /// Gives back what nobody used: also what it took from rates, as far as settling can.
+    pub fn return_held(&mut self, permit: u64) {
+        if !self.holds(permit) {
+            return;
+        }
+        let held = self.take(permit);
+        self.say_release(&held);
+        if !held.settled && held.key.named.has_rates() {
+            let op = Op::Settle(held.booking, 0);
+            self.enqueue(&held.key, vec![op], Then::Nobody);
+        }
+    }
+
+    /// Asks Redis to prolong a permit. None: there is nothing to prolong.
+    pub fn begin_renew(&mut self, permit: u64, lease: Option<Span>) -> Option<Arc<Slot>> {
+        if !self.holds(permit) {
+            return None;
+        }
+        let held = &self.shard.held[&permit];
+        // In the background it is always renewed for the same time.
+        let lease = lease.filter(|_| !held.renew).unwrap_or(held.lease);
+        let slot = Arc::<Slot>::default();
+        let (key, op) = (held.key.clone(), held.renewal(lease));
+        let then = Then::Renew(permit, lease, Some(slot.clone()));
+        self.enqueue(&key, vec![op], then);
+        Some(slot)
+    }
+
+    /// Renews the permits that are due for it. Answers when the next one is.
+    pub fn renew_due(&mut self) -> Option<Time> {
+        while let Some(&(at, permit)) = self.shard.renewals.first() {
+            if at > self.now {
+                return Some(at);
+            }
+            self.unplan(permit);
+            let held = &self.shard.held[&permit];
+            let (key, lease) = (held.key.clone(), held.lease);
+            let op = held.renewal(lease);
+            self.urge(&key, vec![op], Then::Renew(permit, lease, None));
+        }
+        None
+    }
+
+    /// Redis has renewed a permit, or has not.
+    pub fn renewed(&mut self, permit: u64, lease: Span, trip: &Trip, heard: &Heard) {
+        let now = self.now;
+        let Some(held) = self.shard.held.get_mut(&permit) else {
+            return;
+        };
+        match heard.as_ref().map(|answers| &answers[0]) {
+            Ok(answer) if answer.outcome == Outcome::Done => {
+                let lasts = trip.sent + lasts(lease) + answer.retry_after;
+                held.era = trip.era.expect("a semaphore has one");
+                // Without renewal the caller says how long it lives, which may be shorter than before.
+                held.deadline = match held.renew || held.wait.is_some() {
+                    true => held.deadline.max(lasts),
+                    false => lasts,
+                };
+                self.plan(permit, trip.sent);
+                if self.shard.held[&permit].deadline < self.shard.held[&permit].armed {
+                    self.arm_lease(permit);
+                }
+            }
+            Ok(_) => {
+                self.lose(permit);
+            }
+            Err(_) => {
+                if held.renew || held.wait.is_some() {
+                    let pause = AGAIN.min(Span(held.lease.0 / 12));
+                    self.plan_at(permit, now + pause);
+                }
+            }
+        }
+    }
+
+    /// A reset has ended all permits on a key.
+    pub fn end_held(&mut self, key: &Arc<Key>) {
+        let permits = self.line(key).held.clone();
+        for permit in permits {
+            let held = self.unhold(permit);
+            match held.wait {
+                Some(serial) => self.anew(serial),
+                None => self.stats.in_flight.sub(1),
+            }
+        }
+    }
+
+    /// Gives back everything.
+    pub fn release_all(&mut self) {
+        let permits: Vec<u64> = self.shard.held.keys().copied().collect();
+        for permit in permits {
+            let held = self.unhold(permit);
+            if held.wait.is_none() {
+                self.stats.in_flight.sub(1);
+                self.stats.released.add(1);
+            }
+            self.say_release(&held);
+        }
+    }
+}
+
+impl Held {
+    fn renewal(&self, lease: Span) -> Op {
+        Op::Renew {
+            id: self.id,
+            lease,
+            era: self.era,
+            weights: self.weights.clone(),
+        }
+    }
+}

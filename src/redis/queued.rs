@@ -1,0 +1,373 @@
+//! Waits for a semaphore: asked for by an id, in Redis's queue until they are granted, and asked for
+//! again as long as they wait. An id that is given up while a request for it may be under way is kept
+//! out.
+use std::sync::Arc;
+
+use super::flight::Trip;
+use super::held::{Terms, lasts};
+use super::lines::{Heard, Then};
+use super::link::{Failure, Silence};
+use super::ops::{Stage, numbers, refusal};
+use super::question::Op;
+use super::wire::{Answer, Id, Outcome};
+use super::{Key, Scene};
+use crate::decision::{Decision, Status};
+use crate::limit::decide::Limits;
+use crate::limit::rule::{Kind, Limit};
+use crate::limit::time::{Span, Time};
+use crate::limit::weights::Weights;
+
+/// How long after its deadline a wait may still hear that it was granted just before.
+const LAST_WORD: Span = Span::millis(30);
+
+/// What a wait for a semaphore has besides.
+pub(super) struct Hold {
+    /// What it is asked for by. A new one if the last one came to nothing.
+    pub id: Id,
+    pub terms: Terms,
+    /// When it was asked for last.
+    pub asked: Time,
+    /// A note of it came while a question was under way.
+    noted: bool,
+    /// What was answered last.
+    heard: Option<Answer>,
+    /// The permit it gets when its time has come.
+    pub held: Option<u64>,
+}
+
+impl Hold {
+    pub fn new(id: Id, terms: Terms) -> Hold {
+        Hold {
+            id,
+            terms,
+            asked: Time(0),
+            noted: false,
+            heard: None,
+            held: None,
+        }
+    }
+}
+
+/// How long things live on a limiter's keys with a semaphore.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Life {
+    /// A permit, unless it asks for another lease.
+    pub lease: Span,
+    /// What Redis gives a lease on top, for a clock that steps forward.
+    pub allowance: Span,
+    /// A grant out of the queue that was not asked for.
+    pub claim: Span,
+    /// A wait that is not asked for again.
+    pub wait: Span,
+    /// Between two looks at the head of the queue.
+    pub beat: Span,
+}
+
+impl Life {
+    pub fn new(lease: Span) -> Life {
+        let claim = lease.clamp(Span::secs(1), Span::secs(2));
+        Life {
+            lease,
+            allowance: Span::millis(350).max(Span(lease.0 / 20)),
+            claim,
+            wait: claim,
+            beat: Span(lease.0 / 3).clamp(Span::millis(50), Span::millis(500)),
+        }
+    }
+}
+
+/// Something of a semaphore is asked for.
+pub(super) fn holds(limits: &Limits, weights: &Weights) -> bool {
+    let takes = |(i, limit): (usize, &Limit)| {
+        limit.rule.kind() == Kind::Semaphore && weights.of(limit, i) > 0
+    };
+    limits.limits().iter().enumerate().any(takes)
+}
+
+impl Scene<'_> {
+    /// The question for a wait's permit.
+    pub fn question(&mut self, serial: u64, deadline: Option<Time>) -> (Arc<Key>, Op, Id) {
+        let now = self.now;
+        let wait = self.shard.waits.get_mut(&serial).expect("it waits");
+        let hold = wait.hold.as_mut().expect("it waits for a semaphore");
+        hold.asked = now;
+        hold.noted = false;
+        let op = Op::Acquire {
+            id: hold.id,
+            deadline,
+            lease: hold.terms.lease,
+            weights: wait.weights.clone(),
+        };
+        let (key, id) = (wait.key.clone(), hold.id);
+        self.shard.open.begin(id);
+        (key, op, id)
+    }
+
+    /// Asks for a wait again, at once.
+    pub fn ask_again(&mut self, serial: u64) {
+        let deadline = self.shard.waits[&serial].deadline;
+        let (key, op, id) = self.question(serial, deadline);
+        self.urge(&key, vec![op], Then::Hold(serial, id));
+    }
+
+    /// As long as a request for this id may be under way, it is to be kept out for so long.
+    pub fn dead(&self, id: Id) -> Option<Span> {
+        let timeout = self.redis.options.config.command_timeout;
+        let open = self.shard.open.has(id, self.now);
+        // More than twice the longest time for which a request may be run from now on.
+        open.then_some(Span(2 * timeout.0) + Span::secs(1))
+    }
+
+    /// Ends a wait in Redis, and what may have been granted to it.
+    pub fn say_cancel(&mut self, key: &Arc<Key>, id: Id, lease: Span) {
+        let op = Op::Cancel(id, self.dead(id));
+        let until = self.now + lease + key.named.life().allowance;
+        self.enqueue(key, vec![op], Then::End(until));
+    }
+
+    /// A wait's permit was asked for.
+    pub fn hears(&mut self, serial: u64, id: Id, trip: &Trip, heard: Result<Answer, Failure>) {
+        if let Some(heard) = self.of_wait(serial, id, trip, heard) {
+            match heard {
+                Ok(answer) => self.takes(serial, trip, answer),
+                Err(failure) => self.misses(serial, &failure),
+            }
+        }
+    }
+
+    /// Takes note that a request has ended. What it says concerns only a wait that still goes by its id
+    /// and was not granted meanwhile.
+    fn of_wait<T>(
+        &mut self,
+        serial: u64,
+        id: Id,
+        trip: &Trip,
+        heard: Result<T, Failure>,
+    ) -> Option<Result<T, Failure>> {
+        let slack = self.redis.options.config.command_timeout;
+        self.shard.open.end(id, trip, &heard, slack);
+        let wait = self.shard.waits.get(&serial)?;
+        let hold = wait.hold.as_ref()?;
+        (hold.id == id && hold.held.is_none()).then_some(heard)
+    }
+
+    fn takes(&mut self, serial: u64, trip: &Trip, answer: Answer) {
+        match answer.outcome {
+            Outcome::Done => self.granted(serial, trip, answer),
+            Outcome::Queued => self.is_queued(serial, answer),
+            Outcome::Denied | Outcome::Never => self.refuse(serial, refusal(&answer)),
+            // An id is used once, so somebody meddles.
+            Outcome::Stale | Outcome::Dead | Outcome::Returned => self.anew(serial),
+        }
+    }
+
+    fn granted(&mut self, serial: u64, trip: &Trip, answer: Answer) {
+        if answer.booking.is_empty() {
+            return self.grant(serial, answer);
+        }
+        let hold = self.hold_of(serial);
+        if trip.sent + lasts(hold.terms.lease) + answer.retry_after <= self.now {
+            // The lease was over before the answer came.
+            if matches!(self.shard.waits[&serial].stage, Stage::Asked) {
+                return self.fail(serial, &Failure::Ambiguous(Silence::Timeout));
+            }
+            self.give_up_id(serial);
+            return self.anew(serial);
+        }
+        let wait = &self.shard.waits[&serial];
+        let blocked = self.shard.lines.get(&wait.key).map(|line| line.blocked);
+        if answer.retry_after > Span::ZERO && Some(self.now + answer.retry_after) < blocked {
+            // It was booked before the penalty, and the answer came after it.
+            self.give_up_id(serial);
+            return self.anew(serial);
+        }
+        let permit = self.hold(serial, trip, &answer);
+        self.hold_mut(serial).held = Some(permit);
+        if answer.retry_after > Span::ZERO {
+            self.book(serial, answer);
+        } else {
+            self.grant(serial, answer);
+        }
+    }
+
+    fn is_queued(&mut self, serial: u64, answer: Answer) {
+        self.hold_mut(serial).heard = Some(answer);
+        let wait = self.shard.waits.get_mut(&serial).expect("it waits");
+        if matches!(wait.stage, Stage::Asked) {
+            self.queue(serial);
+        }
+        let id = self.hold_of(serial).id;
+        if self.hold_of(serial).noted && !self.shard.open.under_way(id) {
+            self.ask_again(serial);
+        }
+    }
+
+    /// From now on a wait is asked for by the heartbeat.
+    fn queue(&mut self, serial: u64) {
+        let wait = self.shard.waits.get_mut(&serial).expect("it waits");
+        wait.stage = Stage::Queued;
+        wait.waited = true;
+        let (key, deadline) = (wait.key.clone(), wait.deadline);
+        self.line(&key).queued.insert(serial);
+        self.arm(serial, deadline);
+        let beat = self.now + self.redis.dice.about(key.named.life().beat);
+        let next = *self.shard.queues.entry(key).or_insert(beat);
+        self.beat_by(next);
+        self.listen = true;
+    }
+
+    /// No answer.
+    fn misses(&mut self, serial: u64, failure: &Failure) {
+        let asked = matches!(self.shard.waits[&serial].stage, Stage::Asked);
+        let final_word = matches!(
+            failure,
+            Failure::WrongType { .. } | Failure::Permanent { .. }
+        );
+        // In the queue it is asked for again.
+        if asked || final_word {
+            self.fail(serial, failure);
+        }
+    }
+
+    /// Gives a wait's id up, if anything may be known under it.
+    pub fn give_up_id(&mut self, serial: u64) {
+        let wait = &self.shard.waits[&serial];
+        let Some(hold) = &wait.hold else { return };
+        let (key, id, lease) = (wait.key.clone(), hold.id, hold.terms.lease);
+        self.say_cancel(&key, id, lease);
+    }
+
+    /// Redis has ended a wait without a permit.
+    fn refuse(&mut self, serial: u64, decision: Decision) {
+        let id = self.hold_of(serial).id;
+        if self.shard.open.has(id, self.now) {
+            // Another request may be under way, which would begin it again.
+            self.give_up_id(serial);
+        }
+        self.deny(serial, decision);
+    }
+
+    fn deny(&mut self, serial: u64, decision: Decision) {
+        let wait = &self.shard.waits[&serial];
+        let waited = match wait.waited {
+            true => self.now.since(wait.since),
+            false => Span::ZERO,
+        };
+        self.count_refusal(decision.status);
+        let decision = Decision {
+            waited_us: waited.0,
+            ..decision
+        };
+        // Nothing is lost if nobody hears of it.
+        let _ = self.complete(serial, decision);
+    }
+
+    /// A wait whose id came to nothing asks under another one.
+    pub fn anew(&mut self, serial: u64) {
+        let id = self.redis.dice.id(self.index);
+        let hold = self.hold_mut(serial);
+        let old = std::mem::replace(&mut hold.id, id);
+        hold.held = None;
+        self.shard.ids.remove(&old);
+        self.shard.ids.insert(id, serial);
+        let wait = &self.shard.waits[&serial];
+        let key = wait.key.clone();
+        self.line(&key).booked.remove(&serial);
+        self.queue(serial);
+        // After what ends the old one.
+        let deadline = self.shard.waits[&serial].deadline;
+        let (key, op, id) = self.question(serial, deadline);
+        self.enqueue(&key, vec![op], Then::Hold(serial, id));
+    }
+
+    /// The deadline of a queued wait has come: it is asked for once more, in case that it was granted just
+    /// now, and why not. If nothing is heard soon, it is over without.
+    pub fn last_word(&mut self, serial: u64) {
+        let wait = self.shard.waits.get_mut(&serial).expect("it waits");
+        if matches!(wait.stage, Stage::Last) {
+            let heard = self.hold_mut(serial).heard.take();
+            self.give_up_id(serial);
+            let denied = Decision::of(Status::Denied);
+            let decision = heard.map_or(denied, |answer| numbers(&answer, Status::Denied));
+            self.deny(serial, decision);
+            return;
+        }
+        wait.stage = Stage::Last;
+        let now = self.now;
+        self.arm(serial, Some(now + LAST_WORD));
+        let (key, op, id) = self.question(serial, Some(now));
+        let why = Op::Peek(self.shard.waits[&serial].weights.clone());
+        self.urge(&key, vec![op, why], Then::Last(serial, id));
+    }
+
+    pub fn hears_last(&mut self, serial: u64, id: Id, trip: &Trip, heard: Heard) {
+        let Some(heard) = self.of_wait(serial, id, trip, heard) else {
+            return;
+        };
+        match heard.as_deref() {
+            Ok([answer, why]) if answer.outcome == Outcome::Queued => {
+                let why = refusal(why);
+                self.give_up_id(serial);
+                self.deny(serial, why);
+            }
+            Ok([answer, _]) => self.takes(serial, trip, answer.clone()),
+            // It ends without, in a moment.
+            _ => {}
+        }
+    }
+
+    /// A key was changed as a whole: what is booked there is asked for anew.
+    pub fn changed(&mut self, key: &Arc<Key>, change: &Op, trip: &Trip) {
+        match change {
+            Op::Reset => {
+                self.line(key).blocked = Time(0);
+                self.end_held(key);
+            }
+            Op::Penalize(span) => {
+                // No later than in Redis: what is booked from now on is not moved again.
+                let till = trip.sent + *span;
+                let line = self.line(key);
+                line.blocked = line.blocked.max(till);
+                let before = |serial: &u64| self.shard.waits[serial].due < Some(till);
+                let booked = &self.shard.lines[key].booked;
+                let moved: Vec<u64> = booked.iter().copied().filter(before).collect();
+                // The last first: then each gives back all that it took.
+                for &serial in moved.iter().rev() {
+                    let permit = self.hold_of(serial).held.expect("it is booked");
+                    let held = self.unhold(permit);
+                    self.say_cancel(key, held.id, held.lease);
+                }
+                for serial in moved {
+                    self.anew(serial);
+                }
+            }
+            _ => unreachable!("they change no more than their own"),
+        }
+    }
+
+    /// A note: whatever it says, Redis is asked.
+    pub fn noted(&mut self, id: Id) {
+        let Some(&serial) = self.shard.ids.get(&id) else {
+            return;
+        };
+        let hold = self.hold_mut(serial);
+        if hold.held.is_some() {
+            return;
+        }
+        hold.noted = true;
+        let queued = matches!(self.shard.waits[&serial].stage, Stage::Queued);
+        if queued && !self.shard.open.under_way(id) {
+            self.ask_again(serial);
+        }
+    }
+
+    fn hold_of(&self, serial: u64) -> &Hold {
+        let wait = &self.shard.waits[&serial];
+        wait.hold.as_ref().expect("it waits for a semaphore")
+    }
+
+    fn hold_mut(&mut self, serial: u64) -> &mut Hold {
+        let wait = self.shard.waits.get_mut(&serial).expect("it waits");
+        wait.hold.as_mut().expect("it waits for a semaphore")
+    }
+}
