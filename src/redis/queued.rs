@@ -306,7 +306,10 @@ impl Scene<'_> {
         };
         match heard.as_deref() {
             Ok([answer, why]) if answer.outcome == Outcome::Queued => {
-                let why = refusal(why);
+                let mut why = refusal(why);
+                // It might pass now that nobody is before it.
+                why.status = Status::Denied;
+                why.retry_after_us = why.retry_after_us.max(1);
                 self.give_up_id(serial);
                 self.deny(serial, why);
             }

@@ -64,3 +64,46 @@ fn connects_of_one(server: &Server) -> u64 {
     assert_eq!(acquire(&limiter, &Request::TRY).status, Status::Ok);
     client.stats().unwrap().connects
 }
+
+#[test]
+fn a_childs_permits_are_its_own_and_the_parents_go_on() {
+    let server = Server::start();
+    let client = open(&server.url());
+    let limiter = limiter(&client, "f", &[leased(3, 600)]);
+    let queue = ClientQueue::new(&client).unwrap();
+    let held = acquire(&limiter, &weigh(2)).permit;
+    let waiting = queue
+        .submit(
+            &limiter,
+            &Request {
+                wait: None,
+                ..weigh(2)
+            },
+        )
+        .unwrap();
+    eventually("it waits", secs(10), || {
+        server.ask::<usize>(&["ZCARD", "{limiter:S:f:}:q"]) == 1
+    });
+    let fine = in_child(|| {
+        for act in [
+            limiter.release(held),
+            limiter.renew(held, None),
+            limiter.settle(held, 1),
+            client.cancel(waiting.op, false),
+        ] {
+            assert_eq!(act, Ok(Status::Forked));
+        }
+        assert_eq!(acquire(&limiter, &Request::TRY).status, Status::Denied);
+        let started = queue.submit(&limiter, &within(100)).unwrap();
+        let done = queue.poll(9, Some(secs(10))).unwrap();
+        assert_eq!((done[0].op, done[0].status), (started.op, Status::Denied));
+        assert_eq!(client.shutdown(Some(secs(10))), Ok(Status::Ok));
+    });
+    assert!(fine, "the child failed");
+    std::thread::sleep(std::time::Duration::from_millis(1200));
+    assert_eq!(limiter.release(held), Ok(Status::Ok));
+    let done = queue.poll(9, Some(secs(10))).unwrap();
+    assert_eq!((done[0].op, done[0].status), (waiting.op, Status::Ok));
+    assert_eq!(limiter.release(done[0].permit), Ok(Status::Ok));
+    assert_eq!((remaining(&limiter), client.stats().unwrap().lost), (3, 0));
+}

@@ -2,6 +2,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod dying;
 mod failing;
 mod forking;
 mod holding;
@@ -9,5 +10,6 @@ mod kit;
 mod parity;
 mod queueing;
 mod sharing;
+mod trouble;
 mod verbs;
 mod waiting;
