@@ -20,12 +20,7 @@ use crate::op::{self, Parker, Request, Sink};
 impl Redis {
     /// Takes from all limits or from none. PENDING with `op` set: the sink gets the one completion.
     pub fn acquire(&self, named: &Arc<Named>, request: &Request, sink: Sink) -> Decision {
-        let ready = match &sink {
-            Sink::Callback(_) => self.callbacks.ready().and_then(|()| self.timer.ready()),
-            Sink::Queue(_) => self.timer.ready(),
-            Sink::Thread(_) | Sink::Relay(_) => Ok(()),
-        };
-        match ready.and_then(|()| self.begin(named, request, sink)) {
+        match self.begin(named, request, sink) {
             Err(status) => refused(request, status),
             Ok((op, ahead)) => Decision {
                 op,
