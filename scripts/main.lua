@@ -1,6 +1,7 @@
 -- One call: a batch of operations on one key, in order, at one instant; written back once, and only if
 -- something changed.
--- KEYS: 1 the key's text; with a semaphore also 2 to 4, see holders.lua.
+-- KEYS: 1 the key's text; with a semaphore three more, see holders.lua; then one for each sliding log, see
+-- sliding_log.lua.
 -- ARGV: 1 now in microseconds, or '' for the server's time; 2 not_after, 0 for none; 3 version of the
 -- limits; 4 the limits; 5 when they were opened, by the server's clock; 0 or less: so long ago; with a
 -- semaphore seven more, see holders.lua; then the operations:
@@ -28,7 +29,7 @@ local version, limits = tonumber(ARGV[3]), parse_limits(ARGV[4])
 local opened = tonumber(ARGV[5])
 if opened <= 0 then opened = max(0, raw_now + opened) end
 local arg = holders_of and 13 or 6
-local key, now
+local key, known, now
 local dirty, used = false, false
 
 local function garbage()
@@ -51,17 +52,31 @@ local function load()
   return found
 end
 
-key = load()
-local sound = key ~= false and (not holders_of or holders_of.sound())
-if not sound then
-  if ARGV[arg] ~= 'X' then return garbage() end
-  redis.call('DEL', unpack(KEYS))
-  key = nil
-end
-local known = key ~= nil
-if not key then
+local function fresh()
   key = decide.fresh(limits, raw_now)
   key.seen, key.skew, key.version, key.opened, key.params = raw_now, 0, version, opened, ARGV[4]
+end
+
+-- What is stored beside the text, for the kinds that do so. False if something of it is not theirs.
+local function load_more()
+  for i, limit in ipairs(key.from or limits) do
+    if limit.kind.load then
+      key.states[i] = limit.kind.load(limit, known and key.states[i], raw_now + key.skew)
+      if not key.states[i] then return false end
+    end
+  end
+  return true
+end
+
+key = load()
+local sound = key ~= false
+known = key and true
+if not key then fresh() end
+if not (sound and load_more() and (not holders_of or holders_of.sound())) then
+  if ARGV[arg] ~= 'X' then return garbage() end
+  redis.call('DEL', unpack(KEYS))
+  known = false
+  fresh()
 end
 
 -- A clock that steps back: no time has passed, and it goes on from there.
@@ -185,10 +200,18 @@ if holders then
   till, dirty = max(till, needed), dirty or changed
 end
 if dirty or (starts_empty and used and not known) then
-  if till <= now and not starts_empty and key.skew == 0 then
-    if known then redis.call('DEL', KEYS[1]) end
-  else
-    redis.call('SET', KEYS[1], key_text(key), 'PX', show(math.ceil(max(till - now, 0) / 1000) + 1000))
+  local forget = till <= now and not starts_empty and key.skew == 0
+  local px = math.ceil(max(till - now, 0) / 1000) + 1000
+  if not forget then
+    redis.call('SET', KEYS[1], key_text(key, limits), 'PX', px)
+  elseif known then
+    redis.call('DEL', KEYS[1])
+  end
+  for i, limit in ipairs(limits) do
+    if limit.kind.save then
+      -- What is there without the text looks like a loss: it ends before.
+      limit.kind.save(limit, forget and limit.kind.fresh() or key.states[i], px - 500)
+    end
   end
 end
 reply[1], reply[2], reply[3] = show(raw_now), show(now), key.era or ''

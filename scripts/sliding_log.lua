@@ -1,71 +1,311 @@
 -- Sliding log: src/limit/sliding_log.rs, in Lua.
--- Limit: {limit, window}. State: {time, weight, time, weight, ...} in order. Charge: {weight, at}.
+-- Limit: {limit, window}. Charge: {weight, at}.
+-- A log is its entries in order, each "time weight ". The last one and up to LOG_PAGE before it are in the
+-- key's text; all older ones are pages of so many, in a list of their own. So a decision reads and writes
+-- a piece of the log at most, and finds its way by the sums of the pages, which are in the text as well:
+--   total first last last_weight count tail_weight pages skip front,sums,tail
+-- total is all weight; first and last are times; count and tail_weight are of the tail, without the last
+-- entry; of the first page what is before the character `skip` has left, front is the weight of what has
+-- not; sums are the weights of the other pages. An entry whose weight was given back stays as a 0, but
+-- neither the first nor the last one is.
+--
+-- If pages are lost, all weight counts as the last entry's; if the text is, the log counts as full for as
+-- long as there are pages. Both admit too little until that is over, and never too much.
 local LOG_MAX = 1125899906842624
+local LOG_PAGE = 64
+local ENTRY = '(%d+) (%d+) ()'
 
 local sliding_log = {takes = 2, charge_size = 2}
+
+-- How long the lists are that were asked for.
+local log_lengths = {}
 
 function sliding_log.limit(p)
   p.capacity, p.window = p[1], p[2]
 end
 
+-- read: pages by where they stand in the list, or will stand; from `gone` on they are the log's, and up to
+-- `stored` the list has them.
+local function log_of(time, weight)
+  return {total = weight, first = time, last = time, last_weight = weight, count = 0, tail_weight = 0,
+    pages = 0, skip = 1, front = 0, sums = '', tail = '', gone = 0, stored = 0, read = {}, changed = {}}
+end
+
 function sliding_log.fresh()
-  return {}
+  return log_of(0, 0)
+end
+
+-- The sums and the tail are looked at only when they are needed: they may be long.
+function sliding_log.parse(text)
+  local head = string.find(text, ',', 1, true)
+  local sums = head and string.find(text, ',', head + 1, true)
+  local h = sums and checked(string.sub(text, 1, head - 1), 9)
+  if not h or (h[1] == 0) ~= (h[4] == 0) or h[1] < h[4] + h[6] + h[9] or h[2] > h[3] then return nil end
+  return {total = h[1], first = h[2], last = h[3], last_weight = h[4], count = h[5], tail_weight = h[6],
+    pages = h[7], skip = max(1, h[8]), front = h[9], sums = string.sub(text, head + 1, sums - 1),
+    tail = string.sub(text, sums + 1), gone = 0, stored = h[7], read = {}, changed = {}}
+end
+
+function sliding_log.text(s)
+  return spaced({s.total, s.first, s.last, s.last_weight, s.count, s.tail_weight, s.pages, s.skip, s.front})
+    .. ',' .. s.sums .. ',' .. s.tail
+end
+
+-- Looks at the pages: `s` if they are all there; nil if it is none of ours.
+function sliding_log.load(p, s, now)
+  if s and s.pages == 0 then return s end
+  local length = redis.pcall('LLEN', p.list)
+  if type(length) == 'table' then return nil end
+  log_lengths[p.list] = length
+  if s and s.pages == length then return s end
+  if s then return log_of(s.last, s.total) end
+  if length == 0 then return sliding_log.fresh() end
+  local left = redis.call('PTTL', p.list)
+  if left < 0 then return nil end
+  return log_of(max(0, now + left * 1000 - p.window), p.capacity)
+end
+
+-- The list as it is now. `px` is how long it is needed.
+function sliding_log.save(p, s, px)
+  local from, to, length = s.gone, s.gone + s.pages, log_lengths[p.list]
+  local kept = min(to, s.stored)
+  if kept <= from then
+    if (length or s.pages) > 0 then redis.call('DEL', p.list) end
+  elseif from > 0 or kept < s.stored then
+    redis.call('LTRIM', p.list, from, kept - 1)
+  end
+  for i in pairs(s.changed) do
+    if i >= from and i < kept then redis.call('LSET', p.list, i - from, s.read[i]) end
+  end
+  for i = max(from, kept), to - 1 do redis.call('RPUSH', p.list, s.read[i]) end
+  if s.pages > 0 then redis.call('PEXPIRE', p.list, px) end
 end
 
 function sliding_log.fresh_at(p, s)
-  if #s == 0 then return 0 end
-  return s[#s - 1] + p.window
+  if s.total == 0 then return 0 end
+  return s.last + p.window
 end
 
-local function log_total(s)
-  local total = 0
-  for i = 2, #s, 2 do total = total + s[i] end
-  return total
+local function log_page(p, s, i)
+  local text = s.read[i]
+  if not text then
+    text = redis.call('LINDEX', p.list, i) or ''
+    s.read[i] = text
+  end
+  return text
+end
+
+-- The last page that begins at `time` or before, if that is not before the log.
+local function log_page_at(p, s, time)
+  local low, high = s.gone, s.gone + s.pages - 1
+  while low < high do
+    local middle = floor((low + high + 1) / 2)
+    local begins = tonumber(string.match(log_page(p, s, middle), '^%d+')) or 0
+    if begins <= time then low = middle else high = middle - 1 end
+  end
+  return low
+end
+
+-- Where the first entry later than `time` stands: its page, tail or last entry (one and two past the
+-- pages), the character there, and how many entries are before it in the tail; the weight before it, and
+-- how much of that in its page; its own time. There must be one, and one that is not later.
+local function log_after(p, s, time)
+  local i, ends, from, before = s.gone, s.gone + s.pages, s.skip, 0
+  while i <= ends do
+    local inside, count = 0, 0
+    local text = i < ends and log_page(p, s, i) or s.tail
+    if from > 1 then text = string.sub(text, from) end
+    local at = 1
+    for t, weight, next in string.gmatch(text, ENTRY) do
+      t, weight = tonumber(t), tonumber(weight)
+      if t > time and weight > 0 then return i, from + at - 1, count, before + inside, inside, t end
+      inside, count, at = inside + weight, count + 1, next
+    end
+    before = before + inside
+    local next = i + 1
+    if next < ends then
+      next = max(next, log_page_at(p, s, time))
+      local sums = next > i + 1 and numbers(s.sums) or {}
+      for skipped = i + 1, next - 1 do before = before + (sums[skipped - s.gone] or 0) end
+    end
+    i, from = next, 1
+  end
+  return i, 1, 0, before, 0, s.last
+end
+
+-- The time of the entry with which so much weight of the oldest is reached.
+local function log_reaching(p, s, weight)
+  if weight > s.total - s.last_weight then return s.last end
+  if weight == 1 then return s.first end
+  local i, ends, from = s.gone, s.gone + s.pages, s.skip
+  local sum, sums, n = s.front, nil, 0
+  while i < ends and sum < weight do
+    sums = sums or numbers(s.sums)
+    weight, n, i, from = weight - sum, n + 1, i + 1, 1
+    sum = sums[n] or 0
+  end
+  local text = i < ends and log_page(p, s, i) or s.tail
+  for t, w in string.gmatch(string.sub(text, from), ENTRY) do
+    weight = weight - tonumber(w)
+    if weight <= 0 then return tonumber(t) end
+  end
+  return s.last
 end
 
 function sliding_log.wait(p, s, now, at, weight)
   if weight > p.capacity then return -1 end
-  local must_leave = log_total(s) - (p.capacity - weight)
-  local i = 1
-  while must_leave > 0 do
-    must_leave = must_leave - s[i + 1]
-    i = i + 2
-  end
-  if i == 1 then return 0 end
-  return max(0, s[i - 2] + p.window - at)
+  local must_leave = s.total - (p.capacity - weight)
+  if must_leave <= 0 or s.last + p.window <= at then return 0 end
+  return max(0, log_reaching(p, s, must_leave) + p.window - at)
 end
 
-function sliding_log.charge(p, s, now, at, weight)
-  local gone = 0
-  while s[gone + 1] and s[gone + 1] + p.window <= now do gone = gone + 2 end
-  if gone > 0 then
-    local n = #s
-    for i = 1, n do s[i] = s[i + gone] end
+local function log_clear(s)
+  s.gone, s.pages, s.skip, s.front, s.sums = s.gone + s.pages, 0, 1, 0, ''
+  s.total, s.last_weight, s.count, s.tail_weight, s.tail = 0, 0, 0, 0, ''
+end
+
+-- The weight of the page that is `n` after the first; the sums of those behind it.
+local function log_sums_from(s, n)
+  for sum, next in string.gmatch(s.sums, '(%d+)()') do
+    n = n - 1
+    if n == 0 then return tonumber(sum), string.sub(s.sums, next) end
   end
-  local n = #s
-  if n > 0 and s[n - 1] == at then
-    s[n] = s[n] + weight
+  return 0, ''
+end
+
+-- Forgets all entries up to `time`; and what comes first then if that is a 0.
+local function log_forget(p, s, time)
+  if s.last <= time then return log_clear(s) end
+  local ends = s.gone + s.pages
+  local i, from, count, before, inside, first = log_after(p, s, time)
+  s.total, s.first = max(s.last_weight, s.total - before), first
+  if i < ends then
+    if i > s.gone then
+      s.front, s.sums = log_sums_from(s, i - s.gone)
+      s.gone, s.pages = i, ends - i
+    end
+    s.front, s.skip = max(0, s.front - inside), from
+    return
+  end
+  s.gone, s.pages, s.skip, s.front, s.sums = ends, 0, 1, 0, ''
+  if i == ends then
+    s.tail, s.count = string.sub(s.tail, from), s.count - count
+    s.tail_weight = max(0, s.tail_weight - inside)
   else
-    s[n + 1], s[n + 2] = at, weight
+    s.tail, s.count, s.tail_weight = '', 0, 0
   end
+end
+
+-- The tail becomes a page.
+local function log_turn(s)
+  local i = s.gone + s.pages
+  s.read[i], s.changed[i] = s.tail, true
+  if s.pages == 0 then
+    s.front, s.skip = s.tail_weight, 1
+  else
+    s.sums = s.sums .. ' ' .. show(s.tail_weight)
+  end
+  s.pages, s.tail, s.count, s.tail_weight = s.pages + 1, '', 0, 0
+end
+
+-- Forgets what is a window old now (not at `at`: until then the charge may be undone).
+function sliding_log.charge(p, s, now, at, weight)
+  if s.total > 0 and s.first + p.window <= now then log_forget(p, s, now - p.window) end
+  if s.total > 0 and s.last == at then
+    s.last_weight = s.last_weight + weight
+  else
+    if s.total > 0 then
+      s.tail = s.tail .. show(s.last) .. ' ' .. show(s.last_weight) .. ' '
+      s.count, s.tail_weight = s.count + 1, s.tail_weight + s.last_weight
+      if s.count >= LOG_PAGE then log_turn(s) end
+    else
+      s.first = at
+    end
+    s.last, s.last_weight = at, weight
+  end
+  s.total = s.total + weight
   return {weight, at}
 end
 
+-- The last page becomes the tail again.
+local function log_turn_back(p, s)
+  local i = s.gone + s.pages - 1
+  s.tail, s.pages = log_page(p, s, i), s.pages - 1
+  if s.pages == 0 then
+    s.tail, s.tail_weight, s.front, s.skip = string.sub(s.tail, s.skip), s.front, 0, 1
+  else
+    local others, sum = string.match(s.sums, '^(.-) *(%d+)$')
+    s.sums, s.tail_weight = others or '', tonumber(sum or 0)
+  end
+  local _, count = string.gsub(s.tail, ENTRY, '')
+  s.count = count
+end
+
+-- The last entry is a 0: the one before it is the last now.
+local function log_drop_last(p, s)
+  while s.total > 0 do
+    if s.tail == '' then
+      if s.pages == 0 then return log_clear(s) end
+      log_turn_back(p, s)
+    end
+    local entry, time, weight = string.match(string.sub(s.tail, -36), '((%d+) (%d+) )$')
+    if not entry then return log_clear(s) end
+    weight = tonumber(weight)
+    s.tail = string.sub(s.tail, 1, -#entry - 1)
+    s.count, s.tail_weight = max(0, s.count - 1), max(0, s.tail_weight - weight)
+    s.last, s.last_weight = tonumber(time), weight
+    if weight > 0 then return end
+  end
+  log_clear(s)
+end
+
+-- Corrects the entry of the charge, as long as it is remembered.
 local function log_adjust(p, s, base, c, actual)
-  for i = 1, #s, 2 do
-    if s[i] == c[2] then
-      local total = log_total(s)
-      local weight = min(c[1], s[i + 1])
-      actual = min(actual, max(0, LOG_MAX - (total - weight)))
-      s[i + 1] = s[i + 1] - weight + actual
-      if s[i + 1] == 0 then
-        table.remove(s, i)
-        table.remove(s, i)
+  local at, ends = c[2], s.gone + s.pages
+  if s.total == 0 or at < s.first or at > s.last then return end
+  local i, text, held, from, till
+  if at == s.last then
+    held = s.last_weight
+  else
+    i, text = ends, s.tail
+    if s.pages > 0 and at < (tonumber(string.match(text, '^%d+')) or s.last) then
+      i = log_page_at(p, s, at)
+      text = log_page(p, s, i)
+    end
+    local place = 1
+    for t, weight, next in string.gmatch(text, ENTRY) do
+      if tonumber(t) == at then
+        held, from, till = tonumber(weight), place, next
+        break
       end
-      c[1] = actual
-      return
+      place = next
+    end
+    if not held or held == 0 then return end
+  end
+  local weight = min(c[1], held)
+  actual = min(actual, max(0, LOG_MAX - (s.total - weight)))
+  local more = actual - weight
+  s.total, held = s.total + more, held + more
+  c[1] = actual
+  if not i then
+    s.last_weight = held
+    if held == 0 then log_drop_last(p, s) end
+    return
+  end
+  text = string.sub(text, 1, from - 1) .. show(at) .. ' ' .. show(held) .. ' ' .. string.sub(text, till)
+  if i == ends then
+    s.tail, s.tail_weight = text, s.tail_weight + more
+  else
+    s.read[i], s.changed[i] = text, true
+    if i == s.gone then
+      s.front = s.front + more
+    else
+      local sums = numbers(s.sums)
+      sums[i - s.gone] = (sums[i - s.gone] or 0) + more
+      s.sums = spaced(sums)
     end
   end
+  if held == 0 and at == s.first then log_forget(p, s, at) end
 end
 
 sliding_log.lower, sliding_log.raise = log_adjust, log_adjust
@@ -74,12 +314,13 @@ function sliding_log.undo(p, s, c)
   log_adjust(p, s, 0, {c[1], c[2]}, 0)
 end
 
+-- Reset is when the oldest entry leaves.
 function sliding_log.figures(p, s, now, at)
-  local used, oldest = 0, nil
-  for i = 1, #s, 2 do
-    if s[i] + p.window > at then
-      used, oldest = used + s[i + 1], oldest or s[i]
-    end
+  if s.total == 0 or s.last + p.window <= at then return p.capacity, p.capacity, 0 end
+  local used, oldest = s.total, s.first
+  if oldest + p.window <= at then
+    local _, _, _, before, _, first = log_after(p, s, at - p.window)
+    used, oldest = used - before, first
   end
-  return p.capacity, max(0, p.capacity - used), oldest and oldest + p.window - at or 0
+  return p.capacity, max(0, p.capacity - used), oldest + p.window - at
 end

@@ -3,42 +3,26 @@
 -- and with a semaphore
 --   ;held queued dead fence ticket grace longest ends kept;era
 -- (see holders.lua). limits is the parameters' text the state was last decided under, version and opened
--- are those of whoever brought it; a state is its numbers; parked are bookings with ',' between them, and a booking is "at seq epoch previous|charge|...".
+-- are those of whoever brought it; a state is its numbers, unless its kind has a text of its own; parked
+-- are bookings with ',' between them, and a booking is "at seq epoch previous|charge|...".
 -- What was stored may be anybody's: it is checked before it is used. What comes with a call is ours.
-local TOO_LARGE = 9007199254740992
 
-local function numbers(text)
-  local list = {}
-  for n in string.gmatch(text, '%d+') do list[#list + 1] = tonumber(n) end
-  return list
-end
-
--- nil unless they are numbers of ours, and `count` of them if that is given.
-local function checked(text, count)
-  if string.find(text, '[^%d ]') then return nil end
-  local list = numbers(text)
-  if count and #list ~= count then return nil end
-  for i = 1, #list do
-    if list[i] >= TOO_LARGE then return nil end
-  end
-  return list
-end
-
-local function spaced(list)
-  local shown = {}
-  for i = 1, #list do shown[i] = string.format('%.0f', list[i]) end
-  return table.concat(shown, ' ')
-end
+-- Made by holders.lua where there is a semaphore.
+local holders_of
 
 -- "T0 100 1 5000 0/S1 4": for each limit its kind, whether it counts calls, and its parameters.
 local function parse_limits(text)
-  local limits = {}
+  local limits, list = {}, holders_of and 5 or 2
   for letter, per_call, rest in string.gmatch(text, '(%u)(%d)([^/]*)') do
     local kind, limit = kinds[letter], checked(rest)
     if not kind or not limit or #limit ~= kind.takes then return nil end
     limit.text = letter .. rest
     limit.kind = kind
     limit.per_call = per_call == '1'
+    if kind.load then
+      limit.list = KEYS[list]
+      list = list + 1
+    end
     kind.limit(limit)
     limits[#limits + 1] = limit
   end
@@ -93,9 +77,9 @@ local function parse_key(text, limits, holds)
     seq = h[7], epoch = h[8], epoch_until = h[9], params = parts[3], states = {}, parked = parked,
   }
   for i, limit in ipairs(limits) do
-    local state = checked(parts[3 + i], limit.kind.size)
-    if not state or (not limit.kind.size and #state % 2 ~= 0) then return nil end
-    key.states[i] = state
+    local parse = limit.kind.parse or checked
+    key.states[i] = parse(parts[3 + i], limit.kind.size)
+    if not key.states[i] then return nil end
   end
   if holds then
     key.people = checked(parts[count + 5], 9)
@@ -105,14 +89,14 @@ local function parse_key(text, limits, holds)
   return key
 end
 
-local function key_text(key)
+local function key_text(key, limits)
   local parts = {
     '1',
     spaced({key.seen, key.skew, key.version, key.opened, key.booked, key.blocked, key.seq, key.epoch,
       key.epoch_until}),
     key.params,
   }
-  for i, state in ipairs(key.states) do parts[3 + i] = spaced(state) end
+  for i, state in ipairs(key.states) do parts[3 + i] = (limits[i].kind.text or spaced)(state) end
   local parked = {}
   for i, booking in ipairs(key.parked) do parked[i] = booking_text(booking) end
   parts[#parts + 1] = table.concat(parked, ',')
@@ -122,6 +106,3 @@ local function key_text(key)
   end
   return table.concat(parts, ';')
 end
-
--- Made by holders.lua where there is a semaphore.
-local holders_of

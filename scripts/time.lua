@@ -1,4 +1,4 @@
--- Time and exact arithmetic: src/limit/time.rs and src/limit/rate.rs, in Lua.
+-- Numbers and their text; time and exact arithmetic: src/limit/time.rs and src/limit/rate.rs, in Lua.
 -- Everything is an integer below 2^53: microseconds, units, remainders. Lua's own % and tostring()
 -- are not exact up there; fmod() and %.0f are.
 local floor, fmod, max, min = math.floor, math.fmod, math.max, math.min
@@ -7,9 +7,33 @@ local floor, fmod, max, min = math.floor, math.fmod, math.max, math.min
 local MAX_AHEAD = 315576000000000
 local MAX_DEBT = 3155760000000000 + MAX_AHEAD
 local LEDGER_MOST = 4503599627370496
+local TOO_LARGE = 9007199254740992
 
 local function show(n)
   return string.format('%.0f', n)
+end
+
+local function numbers(text)
+  local list = {}
+  for n in string.gmatch(text, '%d+') do list[#list + 1] = tonumber(n) end
+  return list
+end
+
+-- nil unless they are numbers of ours, and `count` of them if that is given.
+local function checked(text, count)
+  if string.find(text, '[^%d ]') then return nil end
+  local list = numbers(text)
+  if count and #list ~= count then return nil end
+  for i = 1, #list do
+    if list[i] >= TOO_LARGE then return nil end
+  end
+  return list
+end
+
+local function spaced(list)
+  local shown = {}
+  for i = 1, #list do shown[i] = string.format('%.0f', list[i]) end
+  return table.concat(shown, ' ')
 end
 
 -- a * b = q * n + r with 0 <= r < n, however large the product; a, b, q < 2^53 and n < 2^52.

@@ -53,6 +53,10 @@ fn shapes() -> Vec<Limits> {
         .map(|rule| limits(vec![rule.clone()]))
         .collect();
     all.push(limits(rates.to_vec()));
+    // With pages beside the text.
+    let log = Rule::SlidingLog(SlidingLog::new(600, LONG).unwrap());
+    all.push(limits(vec![log.clone()]));
+    all.push(limits(vec![log.clone(), semaphore.clone(), log]));
     all.push(limits(vec![semaphore.clone()]));
     all.push(limits(vec![semaphore, rates[0].clone(), rates[2].clone()]));
     all
@@ -250,6 +254,8 @@ fn garbage_is_told_and_a_reset_heals() {
                 let ours = match key.rsplit(':').next() {
                     Some("s") => "",
                     Some("i") => "hash",
+                    // Without an end it is none of ours.
+                    Some(log) if log.starts_with('l') => "",
                     _ => "zset",
                 };
                 if kind == ours {

@@ -3,16 +3,27 @@
 use super::script::letter;
 use super::wire::Id;
 use crate::limit::decide::Limits;
+use crate::limit::rule::Kind;
 
 /// What a semaphore needs beside the state: what ends when, the queue, and who is who.
 const HOLDER_PARTS: [&str; 3] = ["e", "q", "i"];
+
+/// The parts that limits are stored in, in the script's order: the state, what a semaphore needs, and of
+/// each sliding log its older entries.
+fn parts(limits: &Limits) -> impl Iterator<Item = String> {
+    let holders: &[&str] = if limits.holds() { &HOLDER_PARTS } else { &[] };
+    let fixed = ["s"].iter().chain(holders).map(|part| part.to_string());
+    let kinds = limits.shape().into_iter().enumerate();
+    let logs = kinds.filter(|(_, kind)| *kind == Kind::SlidingLog);
+    fixed.chain(logs.map(|(i, _)| format!("l{i}")))
+}
 
 /// The keys of a limiter, but for the caller's key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Names {
     /// `{prefix:kinds:name:`
     start: String,
-    holds: bool,
+    parts: Box<[String]>,
 }
 
 impl Names {
@@ -27,8 +38,8 @@ impl Names {
         start.push(':');
         encode(name, &mut start);
         start.push(':');
-        let holds = limits.holds();
-        Names { start, holds }
+        let parts = parts(limits).collect();
+        Names { start, parts }
     }
 
     /// Where the processes are counted that use the limiter. It has one part less than the others.
@@ -38,14 +49,12 @@ impl Names {
     }
 
     /// The keys of one script call, in the script's order.
-    pub fn keys(&self, key: &[u8]) -> impl Iterator<Item = String> {
+    pub fn keys(&self, key: &[u8]) -> impl Iterator<Item = String> + '_ {
         let mut tag = String::with_capacity(self.start.len() + key.len() + 3);
         tag.push_str(&self.start);
         encode(key, &mut tag);
         tag.push_str("}:");
-        let holders: &[&str] = if self.holds { &HOLDER_PARTS } else { &[] };
-        let parts = std::iter::once(&"s").chain(holders);
-        parts.map(move |part| format!("{tag}{part}"))
+        self.parts.iter().map(move |part| format!("{tag}{part}"))
     }
 }
 
@@ -78,6 +87,7 @@ mod tests {
     use super::*;
     use crate::limit::rule::{Limit, Rule};
     use crate::limit::semaphore::Semaphore;
+    use crate::limit::sliding_log::SlidingLog;
     use crate::limit::time::Span;
     use crate::redis::link::slot_of;
 
@@ -98,6 +108,12 @@ mod tests {
         limits(vec![Rule::Semaphore(semaphore), Rule::Unlimited])
     }
 
+    fn with_logs() -> Limits {
+        let log = || Rule::SlidingLog(SlidingLog::new(1, Span(1)).unwrap());
+        let semaphore = Rule::Semaphore(Semaphore::new(1, Span::ZERO, true).unwrap());
+        limits(vec![log(), semaphore, log()])
+    }
+
     fn all(prefix: &str, name: &[u8], limits: &Limits, key: &[u8]) -> Vec<String> {
         Names::new(prefix, name, limits).keys(key).collect()
     }
@@ -111,6 +127,10 @@ mod tests {
         assert_eq!(
             all("l", b"a b", &semaphore(), b"\0{x}%:\xff"),
             ["s", "e", "q", "i"].map(|part| format!("{{l:SU:a%20b:%00%7bx%7d%25%3a%ff}}:{part}"))
+        );
+        assert_eq!(
+            all("l", b"n", &with_logs(), b"k"),
+            ["s", "e", "q", "i", "l0", "l2"].map(|part| format!("{{l:LSL:n:k}}:{part}"))
         );
     }
 
@@ -154,7 +174,7 @@ mod tests {
         .collect();
         let mut seen = HashSet::new();
         let mut count = 0;
-        for limits in [plain(), semaphore()] {
+        for limits in [plain(), with_logs()] {
             for prefix in ["", "l", "l:", ":l", "l:U", "l:U:a", "{l}"] {
                 for name in &texts {
                     for key in texts.iter().filter(|key| name.len() + key.len() < 70_000) {

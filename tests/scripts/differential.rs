@@ -76,17 +76,17 @@ struct Present {
 }
 
 /// A booking as both sides have it, and what it was made under.
-struct Made {
-    booking: Booking,
+pub struct Made {
+    pub booking: Booking,
     text: Box<str>,
     limits: Limits,
 }
 
-struct Run {
-    server: Server,
+pub struct Run {
+    pub server: Server,
     model: Model,
-    raw: u64,
-    limits: Limits,
+    pub raw: u64,
+    pub limits: Limits,
     opened: u64,
     target: Target,
     /// Limits of the same name, and when they were opened; any of them may be used again.
@@ -94,7 +94,7 @@ struct Run {
     /// The clock as it would be stored, and whether it was shows in the writes.
     ahead: Monotone,
     writes: usize,
-    made: Vec<Made>,
+    pub made: Vec<Made>,
     seen: Vec<String>,
 }
 
@@ -106,7 +106,7 @@ fn same_rules(a: &Limits, b: &Limits) -> bool {
 }
 
 impl Run {
-    fn new(limits: Limits) -> Run {
+    pub fn new(limits: Limits) -> Run {
         let mut run = Run {
             server: Server::new(),
             model: Model {
@@ -127,7 +127,7 @@ impl Run {
         run
     }
 
-    fn open(&mut self, limits: Limits, opened: u64) {
+    pub fn open(&mut self, limits: Limits, opened: u64) {
         self.handles.push((limits, opened));
         self.take(self.handles.len() - 1);
     }
@@ -170,7 +170,17 @@ impl Run {
         }
     }
 
-    fn story(&self) -> String {
+    pub fn opened(&self) -> u64 {
+        self.opened
+    }
+
+    /// Only the latest of it, where it grows long.
+    pub fn forget_story(&mut self) {
+        let old = self.seen.len().saturating_sub(20);
+        self.seen.drain(..old);
+    }
+
+    pub fn story(&self) -> String {
         format!("{:#?}\n{}", self.limits, self.seen.join("\n"))
     }
 
@@ -232,7 +242,7 @@ impl Run {
         assert_eq!(expected, found, "model, script; after\n{}", self.story());
     }
 
-    fn book(&mut self, weights: Weights, wait: Option<Span>) {
+    pub fn book(&mut self, weights: Weights, wait: Option<Span>) {
         let mut at = self.present();
         let found = self.ask(at.now, |batch| batch.book(wait, &weights));
         let till = wait.map_or(Time::MAX, |wait| at.now + wait);
@@ -281,7 +291,7 @@ impl Run {
     }
 
     /// Denied, and nothing changes.
-    fn peek(&mut self, weights: Weights) {
+    pub fn peek(&mut self, weights: Weights) {
         let at = self.present();
         let found = self.ask(at.now, |batch| batch.peek(&weights));
         let verdict = at.limits.decide(&at.key, at.now, &weights);
@@ -306,7 +316,7 @@ impl Run {
         self.keep(at);
     }
 
-    fn unbook(&mut self) {
+    pub fn unbook(&mut self) {
         let Some(made) = self.made.pop() else {
             return;
         };
@@ -321,7 +331,7 @@ impl Run {
         self.keep(at);
     }
 
-    fn settle(&mut self, which: usize, actual: u64) {
+    pub fn settle(&mut self, which: usize, actual: u64) {
         if self.made.is_empty() {
             return;
         }
@@ -412,11 +422,17 @@ fn step(run: &mut Run, random: &mut Random, kinds: &[u64]) {
     }
 }
 
+/// So that sliding logs have pages after a few calls.
+pub const SHORT_PAGES: (&str, &str) = ("LOG_PAGE = 64", "LOG_PAGE = 2");
+
 fn sequences(name: u64, kinds_of: impl Fn(&mut Random) -> Vec<u64>) {
     for seed in 0..seeds(60) {
         let mut random = Random::new(seed * 64 + name);
         let kinds = kinds_of(&mut random);
         let mut run = Run::new(limits(&mut random, &kinds, 1));
+        run.server
+            .altered
+            .set((seed % 3 > 0).then_some(SHORT_PAGES));
         for _ in 0..120 {
             step(&mut run, &mut random, &kinds);
         }

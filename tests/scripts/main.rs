@@ -2,6 +2,7 @@
 //! questions get the same answers as from src/limit, field by field, whatever the clock does.
 mod differential;
 mod holders;
+mod logs;
 mod random;
 mod server;
 mod sim;

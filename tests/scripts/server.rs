@@ -11,6 +11,7 @@ pub enum Stored {
     Text(String),
     Sorted(Vec<(f64, String)>),
     Hash(HashMap<String, String>),
+    List(Vec<String>),
 }
 
 #[derive(Default)]
@@ -27,6 +28,8 @@ pub struct Server {
     pub data: Rc<Data>,
     /// By the scripts' names.
     scripts: RefCell<HashMap<String, Function>>,
+    /// What is changed in a script before it is loaded.
+    pub altered: Cell<Option<(&'static str, &'static str)>>,
 }
 
 enum Reply {
@@ -89,7 +92,17 @@ impl Data {
         let name = args[0].as_str();
         let write = matches!(
             name,
-            "SET" | "DEL" | "PEXPIRE" | "ZADD" | "ZREM" | "ZREMRANGEBYSCORE" | "HSET" | "HDEL"
+            "SET"
+                | "DEL"
+                | "PEXPIRE"
+                | "ZADD"
+                | "ZREM"
+                | "ZREMRANGEBYSCORE"
+                | "HSET"
+                | "HDEL"
+                | "RPUSH"
+                | "LTRIM"
+                | "LSET"
         );
         if write {
             self.writes.set(self.writes.get() + 1);
@@ -133,6 +146,13 @@ impl Data {
                 }
                 Reply::Number(1.0)
             }
+            "PTTL" => Reply::Number(match self.live(&args[1]) {
+                None => -2.0,
+                Some(_) => match self.keys.borrow()[&args[1]].1 {
+                    u64::MAX => -1.0,
+                    until => (until - self.now.get() / 1_000) as f64,
+                },
+            }),
             "PUBLISH" => {
                 self.published
                     .borrow_mut()
@@ -140,8 +160,41 @@ impl Data {
                 Reply::Number(1.0)
             }
             _ if name.starts_with('Z') => self.sorted(name, args),
-            _ => self.hash(name, args),
+            _ if name.starts_with('H') => self.hash(name, args),
+            _ => self.list(name, args),
         }
+    }
+
+    fn list(&self, name: &str, args: &[String]) -> Reply {
+        let mut list = match self.live(&args[1]) {
+            None => vec![],
+            Some(Stored::List(list)) => list,
+            Some(_) => return WRONG_TYPE,
+        };
+        let index = |text: &str| {
+            let i: i64 = text.parse().unwrap();
+            usize::try_from(if i < 0 { i + list.len() as i64 } else { i })
+        };
+        match name {
+            "LLEN" => return Reply::Number(list.len() as f64),
+            "LINDEX" => {
+                let found = index(&args[2]).ok().and_then(|i| list.get(i));
+                return found.map_or(Reply::Nil, |text| Reply::Text(text.clone()));
+            }
+            "LSET" => {
+                let i = index(&args[2]).expect("an index");
+                list[i] = args[3].clone();
+            }
+            "LTRIM" => {
+                let (from, to) = (index(&args[2]).unwrap(), index(&args[3]).unwrap());
+                assert!(from <= to && to < list.len());
+                list = list[from..=to].to_vec();
+            }
+            "RPUSH" => list.extend_from_slice(&args[2..]),
+            _ => panic!("the pretended server has no {name}"),
+        }
+        self.store(&args[1], Stored::List(list));
+        Reply::Text("OK".into())
     }
 
     fn sorted(&self, name: &str, args: &[String]) -> Reply {
@@ -245,6 +298,7 @@ impl Data {
             Stored::Text(_) => false,
             Stored::Sorted(set) => set.is_empty(),
             Stored::Hash(hash) => hash.is_empty(),
+            Stored::List(list) => list.is_empty(),
         };
         if empty {
             self.keys.borrow_mut().remove(key);
@@ -260,6 +314,7 @@ impl Server {
             lua: Lua::new(),
             data: Rc::new(Data::default()),
             scripts: RefCell::default(),
+            altered: Cell::new(None),
         };
         server.prepare();
         server
@@ -326,7 +381,11 @@ impl Server {
 
     /// Runs a call; an error reply is an `Err`.
     pub fn call(&self, call: &Call) -> Result<redis::Value, String> {
-        let function = self.load(&call.script, str::to_owned);
+        let alter = |source: &str| match self.altered.get() {
+            Some((from, to)) => source.replace(from, to),
+            None => source.to_owned(),
+        };
+        let function = self.load(&call.script, alter);
         let list = |args: &Args| {
             let texts: Vec<mlua::LuaString> = args
                 .iter()
