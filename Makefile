@@ -1,9 +1,11 @@
 # Everything a user or developer runs. `make` lists it.
 #
 # CARGO_TARGET_DIR is respected; PREFIX, LIBDIR, INCLUDEDIR and DESTDIR mean what they usually do.
+# STRIP=: installs with the debug information, which is most of what is built.
 
 CARGO ?= cargo
 CC ?= cc
+STRIP ?= strip
 PREFIX ?= /usr/local
 LIBDIR ?= $(PREFIX)/lib
 INCLUDEDIR ?= $(PREFIX)/include
@@ -62,9 +64,11 @@ install: ## install to PREFIX=/usr/local (DESTDIR= for packagers)
 	@test -f $(RELEASE)/$(SO) -a -f $(RELEASE)/liblimiter.a || $(MAKE) build
 	install -d "$(LIB_TO)" "$(PC_TO)" "$(CMAKE_TO)" "$(INCLUDE_TO)/limiter"
 	install -m 755 $(RELEASE)/$(SO) "$(LIB_TO)/$(SO_FULL)"
+	$(STRIP) --strip-unneeded "$(LIB_TO)/$(SO_FULL)"
 	ln -sf $(SO_FULL) "$(LIB_TO)/$(SO_ABI)"
 	ln -sf $(SO_ABI) "$(LIB_TO)/$(SO)"
 	install -m 644 $(RELEASE)/liblimiter.a "$(LIB_TO)/liblimiter.a"
+	$(STRIP) --strip-debug "$(LIB_TO)/liblimiter.a"
 	install -m 644 include/limiter.h bindings/cpp/include/limiter.hpp "$(INCLUDE_TO)"
 	install -m 644 bindings/cpp/include/limiter/*.hpp "$(INCLUDE_TO)/limiter"
 	$(FILL) packaging/limiter.pc.in > "$(PC_TO)/limiter.pc"

@@ -9,7 +9,7 @@
  * answer's size, or the tokens of a language model), so a task asks with an estimate and settles at
  * the truth. The program keeps a record of its own, by its own clock, and at the end judges the
  * limits from it alone. It exits 0 if they held, 1 if one was exceeded or something failed, 2 if it
- * could not run.
+ * could not run, and as a shell has it (130) if they held until somebody pressed Ctrl-C.
  *
  * What concerns the library is in make_limiter() and run_task(); the rest is a pool like any other.
  * The parts in worker_pool/ (files, record, check, plot) do not use the library.
@@ -58,11 +58,10 @@ struct pool {
     char first_error[256];
 };
 
-static volatile sig_atomic_t interrupted;
+static volatile sig_atomic_t interrupted; /* the signal that did it, or -1 for a failure */
 
 static void interrupt(int signal_number) {
-    (void)signal_number;
-    interrupted = 1;
+    interrupted = signal_number;
 }
 
 static void sleep_ms(long ms) {
@@ -214,11 +213,14 @@ static void *worker(void *argument) {
     return NULL;
 }
 
+#define LINE 72 /* what wraps stays: so there is room for the ^C that a terminal shows, too */
+
 /* One line on stderr that rewrites itself; nothing where stderr is a file or a CI log. */
 static void show_progress(struct pool *pool, size_t threads) {
-    static const char bar[] = "##############################";
+    static const char bar[] = "####################";
     size_t done, in_flight, tasks = (size_t)pool->options->tasks;
     uint64_t bytes;
+    char line[256];
 
     if (!isatty(STDERR_FILENO)) return;
     pthread_mutex_lock(&pool->lock);
@@ -226,9 +228,10 @@ static void show_progress(struct pool *pool, size_t threads) {
     in_flight = pool->running_tasks;
     bytes = pool->bytes;
     pthread_mutex_unlock(&pool->lock);
-    fprintf(stderr, "\r[%-30.*s] %zu of %zu done, %zu in flight, %zu threads, %.1f MiB ",
-            (int)(done * 30 / tasks), bar, done, tasks, in_flight, threads,
-            (double)bytes / (1024 * 1024));
+    snprintf(line, sizeof line, "[%-20.*s] %zu of %zu done, %zu in flight, %zu threads, %.1f MiB",
+             (int)(done * 20 / tasks), bar, done, tasks, in_flight, threads,
+             (double)bytes / (1024 * 1024));
+    fprintf(stderr, "\r%-*.*s", LINE, LINE, line);
 }
 
 static void watch(struct pool *pool) {
@@ -242,7 +245,7 @@ static void watch(struct pool *pool) {
         pthread_mutex_unlock(&pool->lock);
         show_progress(pool, threads);
     } while (threads > 0);
-    if (isatty(STDERR_FILENO)) fprintf(stderr, "\r%79s\r", "");
+    if (isatty(STDERR_FILENO)) fprintf(stderr, "\r%*s\r", LINE + 7, "");
 }
 
 static int run_pool(struct pool *pool) {
@@ -261,7 +264,7 @@ static int run_pool(struct pool *pool) {
         pthread_mutex_lock(&pool->lock);
         pool->running_threads -= (size_t)(pool->options->threads - started);
         pthread_mutex_unlock(&pool->lock);
-        interrupted = 1;
+        interrupted = -1;
     }
     watch(pool);
     for (i = 0; i < started; i++) pthread_join(thread[i], NULL);
@@ -278,15 +281,18 @@ static int report(struct record *record, const struct options *options, const ch
     held = found.at_once_held && found.starts_held && found.bytes_held;
     plot_record(record, options->ascii);
     print_findings(record, &found);
+    if (interrupted > 0) printf("INTERRUPTED: the record ends where it was.\n");
     if (record->errors > 0) {
         printf("FAILED: %" PRIu64 " errors; the first: %s\n", record->errors, first_error);
-    } else if (record->count == 0) {
+    } else if (record->count == 0 && interrupted == 0) {
         printf("FAILED: nothing was admitted, so nothing was shown\n");
-    } else if (held) {
+    } else if (held && record->count > 0) {
         printf("HELD: no limit was exceeded at any moment of the record.\n");
     }
     if (!held) printf("EXCEEDED: the record shows more than the limits allow.\n");
-    return held && record->errors == 0 && record->count > 0 ? HELD : EXCEEDED;
+    if (!held || record->errors > 0) return EXCEEDED;
+    if (interrupted > 0) return 128 + interrupted;
+    return record->count > 0 ? HELD : EXCEEDED;
 }
 
 static int check_records(const struct options *options, int count, char **path) {
@@ -313,9 +319,11 @@ static int run_and_report(struct pool *pool) {
     if (files_find(options->files, &pool->files) != 0) return CANNOT_RUN;
     if (record_new(&pool->record, (size_t)options->tasks) != 0) return CANNOT_RUN;
     if (make_limiter(pool) != 0) return CANNOT_RUN;
-    printf("%ld threads, %ld tasks over %zu files (%zu left out), state in %s\n", options->threads,
-           options->tasks, pool->files.count, pool->files.left_out, options->url);
-    printf("limits: %d at once; %d starts per second, burst %d; %d MiB per second, burst %d MiB\n\n",
+    printf("%ld threads, %ld tasks over %s%zu files", options->threads, options->tasks,
+           pool->files.more ? "the first " : "", pool->files.count);
+    if (pool->files.left_out > 0) printf(" (%zu too large or unreadable)", pool->files.left_out);
+    printf(", state in %s\n", options->url);
+    printf("limits: %d at once; %d starts a second, burst %d; %d MiB a second, burst %d MiB\n\n",
            AT_ONCE, STARTS_PER_SECOND, STARTS_BURST, BYTES_PER_SECOND >> 20, BYTES_BURST >> 20);
     fflush(stdout);
     if (run_pool(pool) != 0) return CANNOT_RUN;
@@ -330,18 +338,20 @@ static int run_and_report(struct pool *pool) {
 /* OPTIONS --------------------------------------------------------------------------------------- */
 
 static const char usage[] =
-    "usage: worker_pool [options] [DIR]           runs the pool, then checks and shows it\n"
-    "       worker_pool [--ascii] --check FILE...  checks the records of several runs as one\n"
-    "  --files DIR     the files to checksum, with those of its folders     default .\n"
-    "  --threads N     1 to 256                                             default 16\n"
-    "  --tasks N       1 to 20000; the files are gone over again and again  default 800\n"
-    "  --seconds N     1 to 3600; after that nothing starts any more        default 10\n"
-    "  --hold MS       0 to 10000; how long a task stays after its checksum\n"
-    "                  default 25 for the first half of the tasks, then 2\n"
-    "  --url URL       where the limits' state lives                        default memory://\n"
-    "  --name NAME     the limiter's name                                   default worker-pool\n"
-    "  --record FILE   writes what happened to FILE\n"
-    "  --ascii         draws with plain characters\n";
+    "usage: worker_pool [options] [DIR]             runs the pool, checks, shows it\n"
+    "       worker_pool [--ascii] --check FILE...   checks records of runs as one\n"
+    "  --files DIR    the files to checksum, with those of its folders  default .\n"
+    "  --threads N    1 to 256                                          default 16\n"
+    "  --tasks N      1 to 20000; the files are gone over again         default 800\n"
+    "  --seconds N    1 to 3600; after that nothing starts any more     default 10\n"
+    "  --hold MS      0 to 10000; how long a task stays after its checksum; default\n"
+    "                 25 for the first half of the tasks, then 2\n"
+    "  --url URL      where the limits' state lives              default memory://\n"
+    "  --name NAME    the limiter's name                         default worker-pool\n"
+    "  --record FILE  writes what happened to FILE\n"
+    "  --ascii        draws with plain characters, as where the locale is not UTF-8\n"
+    "exit code: 0 the limits held; 1 one was exceeded or a task failed; 2 it could\n"
+    "not run; 130 the limits held until Ctrl-C\n";
 
 static int parse_number(const char *text, long least, long most, long *value) {
     char *end;
@@ -405,13 +415,16 @@ int main(int argc, char **argv) {
         fputs(usage, stdout);
         return HELD;
     }
+    options.ascii = !terminal_takes_utf8();
     if (parse_options(argc, argv, &options) != 0) return CANNOT_RUN;
     if (options.check_only) {
         return check_records(&options, argc - options.first_record, argv + options.first_record);
     }
     memset(&action, 0, sizeof action);
     action.sa_handler = interrupt;
-    if (sigemptyset(&action.sa_mask) != 0 || sigaction(SIGINT, &action, NULL) != 0) {
+    action.sa_flags = (int)SA_RESETHAND; /* a second one ends it at once */
+    if (sigemptyset(&action.sa_mask) != 0 || sigaction(SIGINT, &action, NULL) != 0
+        || sigaction(SIGTERM, &action, NULL) != 0) {
         fprintf(stderr, "worker_pool: cannot watch for an interrupt: %s\n", strerror(errno));
         return CANNOT_RUN;
     }

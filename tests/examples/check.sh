@@ -37,4 +37,35 @@ expect 2 "no record" "$out/pool" --check "$out/bad"
 expect 2 "no folder" "$out/pool" --files "$out/nowhere"
 expect 2 "no number" "$out/pool" --tasks 0
 expect 2 "no such option" "$out/pool" --what
-echo "demo-check: 11 passed, 0 failed"
+
+says() { # says WHAT REGEX: of the last run
+    grep -Eq "$2" "$out/log" || { cat "$out/log"; echo "demo check: $1: no line like $2" >&2; exit 1; }
+}
+
+# A verdict stands beside what it goes by, and rows without one say so.
+STUB=honest expect 0 "the table" env LC_ALL=C "$out/pool" --tasks 60
+says "the allowance" '^starts ahead of the rate, ever +[0-9.]+ +20 \+ 4 +held$'
+says "not judged" '^most starts in any second .* not judged$'
+if LC_ALL=C grep -q "[^ -~]" "$out/log"; then echo "demo check: LC_ALL=C: not only ASCII" >&2; exit 1; fi
+if grep -nE '^.{81}' "$out/log"; then echo "demo check: over 80 columns" >&2; exit 1; fi
+STUB=honest expect 0 "blocks" env LC_ALL= LC_CTYPE= LANG=en_US.utf8 "$out/pool" --tasks 60
+LC_ALL=C grep -q "$(printf '\342\226')" "$out/log" || { echo "demo check: no blocks drawn" >&2; exit 1; }
+
+mkdir "$out/many"
+(cd "$out/many" && seq 4097 | xargs touch)
+STUB=honest expect 0 "many files" "$out/pool" --tasks 20 "$out/many"
+says "many files" ' over the first 4096 files, '
+rm "$out/many/1"
+STUB=honest expect 0 "all files" "$out/pool" --tasks 20 "$out/many"
+says "all files" ' over 4096 files, '
+
+# Ctrl-C: what ran is shown and judged, and the exit code is a shell's for it.
+STUB=honest "$out/pool" --tasks 20000 --seconds 60 --hold 20 >"$out/log" 2>&1 &
+pool=$!
+until grep -q '^limits:' "$out/log"; do sleep 0.1; done
+kill -INT $pool
+got=0
+wait $pool || got=$?
+[ "$got" -eq 130 ] || { cat "$out/log"; echo "demo check: Ctrl-C: exit code $got" >&2; exit 1; }
+says "Ctrl-C" '^INTERRUPTED'
+echo "demo-check: 19 passed, 0 failed"

@@ -37,6 +37,9 @@ check "the loader's name" is "$(readlink "$lib/liblimiter.so.$abi")" "liblimiter
 check "the linker's name" is "$(readlink "$lib/liblimiter.so")" "liblimiter.so.$abi"
 check "SONAME" is "$(readelf -dW "$lib/liblimiter.so" | sed -n 's/.*(SONAME).*\[\(.*\)\]/\1/p')" \
     "liblimiter.so.$abi"
+check "no debug information" sh -c "! readelf -SW '$lib/liblimiter.so' | grep -q debug_"
+check "exports what was built" is "$(nm -D --defined-only "$lib/liblimiter.so" | awk '{print $NF}')" \
+    "$(cat tests/abi/symbols.txt)"
 check "the header" cmp include/limiter.h "$prefix/include/limiter.h"
 check "no path of the build" sh -c "! grep -rqF '$PWD' '$lib/pkgconfig' '$lib/cmake'"
 
@@ -50,6 +53,8 @@ check "pkg-config flags" is "$(pc --cflags --libs limiter | xargs)" \
 rpath="-Wl,-rpath,$plain/lib"
 check "C, shared, builds" $cc consumer.c -o c_shared $(pc --cflags --libs limiter) "$rpath"
 check "C, shared, runs" ./c_shared
+check "C, shared, without rpath" $cc consumer.c -o c_found $(pc --cflags --libs limiter)
+check "C, shared, found by LD_LIBRARY_PATH" env LD_LIBRARY_PATH="$plain/lib" ./c_found
 check "needs the SONAME" is "$(readelf -dW c_shared | sed -n 's/.*(NEEDED).*\[\(liblimiter.*\)\]/\1/p')" \
     "liblimiter.so.$abi"
 check "C++, shared, builds" $cxx -x c++ consumer.c -o cpp_shared $(pc --cflags --libs limiter) "$rpath"
@@ -57,9 +62,12 @@ check "C++, shared, runs" ./cpp_shared
 static="-Wl,-Bstatic -llimiter -Wl,-Bdynamic $(pc --static --libs limiter | sed 's/-llimiter//')"
 check "C, static, builds" $cc consumer.c -o c_static $(pc --cflags limiter) "-L$plain/lib" $static
 check "C, static, runs" ./c_static
+check "C, the archive as README links it, builds" $cc consumer.c -o c_archive $(pc --cflags limiter) \
+    "$(pc --variable=libdir limiter)/liblimiter.a" -pthread -ldl -lm
+check "C, the archive, runs" ./c_archive
 check "C++, static, builds" $cxx -x c++ consumer.c -o cpp_static $(pc --cflags limiter) "-L$plain/lib" $static
 check "C++, static, runs" ./cpp_static
-check "static needs no .so" sh -c '! readelf -dW c_static cpp_static | grep NEEDED | grep liblimiter'
+check "static needs no .so" sh -c '! readelf -dW c_static c_archive cpp_static | grep NEEDED | grep liblimiter'
 
 # CMake, in the folder with the space; then the same tree moved elsewhere.
 cmake_works() { # where version-wanted
@@ -94,6 +102,10 @@ check "from the stage by sysroot" $cc "$here/consumer.c" -o "$room/staged" \
     "-Wl,-rpath,$stage/usr/lib/somewhere"
 check "runs from the stage" "$room/staged"
 check "CMake from the stage" cmake_works "$stage/usr/lib/somewhere/cmake/limiter" ""
+
+check "install STRIP=:" make -s install STRIP=: DESTDIR="$stage" PREFIX=/usr LIBDIR=/usr/lib/somewhere
+check "all debug information" cmp "${CARGO_TARGET_DIR:-target}/release/liblimiter.so" \
+    "$stage/usr/lib/somewhere/liblimiter.so"
 
 check "uninstall DESTDIR" make -s uninstall DESTDIR="$stage" PREFIX=/usr LIBDIR=/usr/lib/somewhere
 check "nothing left there" is "$(find "$stage" ! -type d)" ""

@@ -92,7 +92,8 @@ static void check_starts(const struct record *record, struct charge *charge, str
         }
     }
     found->starts_ahead = most_ahead(charge, record->count, STARTS_PER_SECOND);
-    found->starts_held = found->starts_ahead <= STARTS_BURST + AT_ONCE + 0.001;
+    found->late_starts = AT_ONCE;
+    found->starts_held = found->starts_ahead <= STARTS_BURST + found->late_starts + 0.001;
 }
 
 static void add_to_largest(double *largest, double value) {
@@ -124,9 +125,9 @@ static void check_bytes(const struct record *record, struct charge *charge, stru
     }
     qsort(charge, count, sizeof *charge, by_when);
     found->bytes_ahead = most_ahead(charge, count, BYTES_PER_SECOND);
-    found->bytes_allowed = BYTES_BURST + (double)AT_ONCE * ESTIMATED_BYTES;
-    for (i = 0; i < UNSURE; i++) found->bytes_allowed += largest[i];
-    found->bytes_held = found->bytes_ahead <= found->bytes_allowed;
+    found->bytes_unknown = (double)AT_ONCE * ESTIMATED_BYTES;
+    for (i = 0; i < UNSURE; i++) found->bytes_unknown += largest[i];
+    found->bytes_held = found->bytes_ahead <= BYTES_BURST + found->bytes_unknown;
 }
 
 static void check_at_once(const struct record *record, int64_t *moment, struct findings *found) {

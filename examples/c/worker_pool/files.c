@@ -42,11 +42,14 @@ static int add_path(char *path, const char *name, int depth, struct files *files
     } else if (S_ISDIR(status.st_mode)) {
         if (!is_skipped_folder(name) && depth < DEEPEST) result = find_in(path, depth + 1, files);
     } else if (S_ISREG(status.st_mode)) {
-        if (status.st_size <= LARGEST_FILE && files->count < MOST_FILES && access(path, R_OK) == 0) {
+        if (files->count == MOST_FILES) {
+            files->more = 1;
+        } else if (status.st_size <= LARGEST_FILE && access(path, R_OK) == 0) {
             files->path[files->count++] = path;
             return 0;
+        } else {
+            files->left_out++;
         }
-        files->left_out++;
     }
     free(path);
     return result;
@@ -65,7 +68,7 @@ static int find_in(const char *folder, int depth, struct files *files) {
         fprintf(stderr, "worker_pool: cannot open the folder %s: %s\n", folder, strerror(errno));
         return -1;
     }
-    while (result == 0 && files->count < MOST_FILES && (entry = readdir(dir)) != NULL) {
+    while (result == 0 && !files->more && (entry = readdir(dir)) != NULL) {
         char *path;
         if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0) continue;
         path = joined(folder, entry->d_name);
@@ -96,6 +99,7 @@ int files_find(const char *folder, struct files *files) {
     crc32_prepare();
     files->count = 0;
     files->left_out = 0;
+    files->more = 0;
     if (find_in(folder, 0, files) != 0) return -1;
     if (files->count == 0) {
         fprintf(stderr, "worker_pool: there are no readable files in %s\n", folder);

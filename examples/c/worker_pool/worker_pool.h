@@ -29,7 +29,8 @@
 struct files {
     char *path[MOST_FILES];
     size_t count;
-    size_t left_out; /* too large, unreadable, or beyond MOST_FILES */
+    size_t left_out; /* too large or unreadable */
+    int more;        /* there are more than MOST_FILES; what comes after them was not looked at */
 };
 
 /* Lists the regular files under `folder`. 0, or -1 after a message on stderr. */
@@ -72,8 +73,9 @@ struct findings {
     size_t most_starts_in_a_second;
     uint64_t most_bytes_in_a_second;
     double starts_ahead;  /* most starts beyond what the rate alone allows, in any interval */
+    int late_starts;      /* so many the system may have put aside before they started: see check.c */
     double bytes_ahead;   /* the same for bytes, charged and corrected */
-    double bytes_allowed; /* the burst, and what could not be known: see check.c */
+    double bytes_unknown; /* what beyond the burst could not be known: see check.c */
     double waited_p50_ms, waited_p99_ms, waited_most_ms;
     double seconds; /* from the first start to the last end */
     uint64_t bytes;
@@ -83,7 +85,10 @@ struct findings {
 /* Sorts the record by start, and judges it. 0, or -1 after a message on stderr. */
 int check(struct record *record, struct findings *findings);
 
-/* plot.c: the picture and the table, 80 columns wide, on stdout. */
+/* plot.c: the picture and the table, within 80 columns, on stdout. */
+
+/* Whether the environment (LC_ALL, LC_CTYPE, LANG) asks for more than ASCII. */
+int terminal_takes_utf8(void);
 
 /* `record` must be sorted: call check() first. */
 void plot_record(const struct record *record, int ascii);
