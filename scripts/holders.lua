@@ -198,26 +198,41 @@ function holders_of.begin(limits, key, known, now, answer, next_arg, next_weight
     end
   end
 
-  -- Until so much that is held has ended that it would pass.
+  -- The ends of the permits that end first, and their ids: MOST of them, if not too many waits and ids
+  -- that are kept out are between them.
+  local function first_ends()
+    local ends, from = {}, 0
+    while #ends < MOST and from < min(4 * MOST, people[HELD] + people[QUEUED] + people[DEAD]) do
+      local members = call('ZRANGE', E, from, from + MOST - 1, 'WITHSCORES')
+      for n = 1, #members, 2 do
+        if #ends < MOST and string.sub(members[n], 1, 1) == 'h' then
+          ends[#ends + 1] = {tonumber(members[n + 1]), string.sub(members[n], 2)}
+        end
+      end
+      from = from + MOST
+    end
+    return ends
+  end
+
+  -- Until so much that is held has ended that it would pass; of more than MOST permits not before the
+  -- last of those has.
   local function release_hint(weights)
     if now < people[GRACE] then return people[GRACE] - now end
-    local used, hint = {}, people[LONGEST]
-    for i, state in ipairs(key.states) do used[i] = state[1] end
-    local members = call('ZRANGE', E, 0, MOST - 1, 'WITHSCORES')
-    for n = 1, #members, 2 do
-      if string.sub(members[n], 1, 1) == 'h' then
-        local one, over, freed = who(string.sub(members[n], 2)), tonumber(members[n + 1]), 0
-        for i, limit in ipairs(limits) do
-          if limit.holds then
-            freed = freed + (one.weights[i] or 0)
-            key.states[i][1] = max(0, key.states[i][1] - (one.weights[i] or 0))
-          end
+    local used, ends = {}, first_ends()
+    local hint = ends[MOST] and ends[MOST][1] - now or people[LONGEST]
+    for i, limit in ipairs(limits) do used[i] = limit.holds and key.states[i][1] end
+    for _, one in ipairs(ends) do
+      local held, freed = who(one[2]).weights, 0
+      for i, limit in ipairs(limits) do
+        if limit.holds then
+          freed = freed + (held[i] or 0)
+          key.states[i][1] = max(0, key.states[i][1] - (held[i] or 0))
         end
-        local outcome, _, at = decide.decide(limits, key, over, weights, false)
-        if freed > 0 and outcome ~= 'release' then
-          hint = at - now
-          break
-        end
+      end
+      local outcome, _, at = decide.decide(limits, key, one[1], weights, false)
+      if freed > 0 and outcome ~= 'release' then
+        hint = at - now
+        break
       end
     end
     for i, limit in ipairs(limits) do
