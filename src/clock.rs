@@ -1,4 +1,4 @@
-//! The time a memory client lives by: the system's monotonic clock, or one that a test moves.
+//! The time a client lives by: a clock of the system that never runs backwards, or one that a test moves.
 use crate::sync::Mutex;
 use std::sync::MutexGuard;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,9 +12,9 @@ use crate::limit::time::{Monotone, Span, Time};
 pub struct Clock(Kind);
 
 enum Kind {
-    /// The system's monotonic clock, moved so that it showed wall time at the start: windows align to
-    /// that, and later changes of the wall clock have no effect.
-    Monotonic { ahead: u64 },
+    /// A clock of the system, moved so that it showed wall time at the start: windows align to that, and
+    /// later changes of the wall clock have no effect.
+    System { id: ClockId, ahead: u64 },
     Virtual {
         shown: AtomicU64,
         source: Mutex<Source>,
@@ -33,13 +33,24 @@ impl Clock {
     /// A virtual clock stops here.
     pub const VIRTUAL_END: Time = Time(1 << 52);
 
+    /// Stands still while the machine is suspended.
     pub fn monotonic() -> Clock {
+        Clock::system(ClockId::CLOCK_MONOTONIC)
+    }
+
+    /// Goes on while the machine is suspended, as the clocks of others do.
+    pub fn boottime() -> Clock {
+        Clock::system(ClockId::CLOCK_BOOTTIME)
+    }
+
+    fn system(id: ClockId) -> Clock {
         let wall = SystemTime::now()
             .duration_since(UNIX_EPOCH)
             .unwrap_or_default();
         let wall = wall.as_secs() * 1_000_000 + u64::from(wall.subsec_micros());
-        Clock(Kind::Monotonic {
-            ahead: wall.wrapping_sub(monotonic()),
+        Clock(Kind::System {
+            id,
+            ahead: wall.wrapping_sub(read(id)),
         })
     }
 
@@ -57,7 +68,7 @@ impl Clock {
 
     pub fn now(&self) -> Time {
         match &self.0 {
-            Kind::Monotonic { ahead } => Time(monotonic().wrapping_add(*ahead)),
+            Kind::System { id, ahead } => Time(read(*id).wrapping_add(*ahead)),
             Kind::Virtual { shown, .. } => Time(shown.load(Ordering::Acquire)),
         }
     }
@@ -69,7 +80,7 @@ impl Clock {
     /// How long to sleep until `at`; `None` where no sleep helps because the clock is virtual.
     pub fn sleep_until(&self, at: Time) -> Option<Duration> {
         match &self.0 {
-            Kind::Monotonic { .. } => Some(Duration::from_micros(at.since(self.now()).0)),
+            Kind::System { .. } => Some(Duration::from_micros(at.since(self.now()).0)),
             Kind::Virtual { .. } => None,
         }
     }
@@ -77,7 +88,7 @@ impl Clock {
     /// The right to move a virtual clock; held by one thread at a time.
     pub(crate) fn source(&self) -> Option<MutexGuard<'_, Source>> {
         match &self.0 {
-            Kind::Monotonic { .. } => None,
+            Kind::System { .. } => None,
             Kind::Virtual { source, .. } => Some(source.lock()),
         }
     }
@@ -111,8 +122,8 @@ impl Source {
 
 /// Microseconds since the machine started. Asked of the system directly, because `Instant` tells only
 /// differences, and makes them dear.
-fn monotonic() -> u64 {
-    let now = clock_gettime(ClockId::CLOCK_MONOTONIC).expect("every Linux has this clock");
+fn read(id: ClockId) -> u64 {
+    let now = clock_gettime(id).expect("every Linux has these clocks");
     now.tv_sec() as u64 * 1_000_000 + now.tv_nsec() as u64 / 1_000
 }
 
@@ -136,13 +147,14 @@ mod tests {
     }
 
     #[test]
-    fn the_monotonic_clock_starts_at_wall_time_and_sleeps_to_its_own_microsecond() {
-        let clock = Clock::monotonic();
-        let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
-        assert!(clock.now().0.abs_diff(wall.as_micros() as u64) < 5_000_000);
-        let due = clock.now() + Span(300);
-        std::thread::sleep(clock.sleep_until(due).unwrap());
-        assert!(clock.now() >= due);
-        assert_eq!(clock.sleep_until(due), Some(Duration::ZERO));
+    fn the_systems_clocks_start_at_wall_time_and_sleep_to_their_own_microsecond() {
+        for clock in [Clock::monotonic(), Clock::boottime()] {
+            let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+            assert!(clock.now().0.abs_diff(wall.as_micros() as u64) < 5_000_000);
+            let due = clock.now() + Span(300);
+            std::thread::sleep(clock.sleep_until(due).unwrap());
+            assert!(clock.now() >= due);
+            assert_eq!(clock.sleep_until(due), Some(Duration::ZERO));
+        }
     }
 }

@@ -238,6 +238,13 @@ impl Scene<'_> {
         self.enqueue(&held.key, vec![op], Then::End(until));
     }
 
+    /// A permit is over in Redis; a request for it that is still under way must not make it anew.
+    fn keep_out(&mut self, held: &Held) {
+        if self.shard.open.has(held.id, self.now) {
+            self.say_release(held);
+        }
+    }
+
     pub fn release_held(&mut self, permit: u64) -> Status {
         if !self.holds(permit) {
             return Status::Stale;
@@ -312,7 +319,8 @@ impl Scene<'_> {
                 }
             }
             Ok(_) => {
-                self.lose(permit);
+                let held = self.lose(permit);
+                self.keep_out(&held);
             }
             Err(_) => {
                 if held.renew || held.wait.is_some() {
@@ -328,6 +336,7 @@ impl Scene<'_> {
         let permits = self.line(key).held.clone();
         for permit in permits {
             let held = self.unhold(permit);
+            self.keep_out(&held);
             match held.wait {
                 Some(serial) => self.anew(serial),
                 None => self.stats.in_flight.sub(1),

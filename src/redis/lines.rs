@@ -205,7 +205,11 @@ impl Line {
 
 impl Redis {
     /// Sends urgent questions, those of one key in one call.
+    #[allow(clippy::mutable_key_type)] // keys are told apart by what never changes
     pub(super) fn send_urgent(&self, questions: Vec<(Arc<Key>, Item)>) {
+        if questions.is_empty() {
+            return;
+        }
         let mut keys: Vec<(Arc<Key>, Vec<Item>)> = Vec::new();
         let mut found: HashMap<Arc<Key>, usize> = HashMap::new();
         for (key, item) in questions {

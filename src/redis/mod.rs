@@ -219,7 +219,8 @@ impl Redis {
     /// Connects at the first use.
     pub fn new(options: Options, stats: Arc<Stats>, callbacks: Arc<Callbacks>) -> Arc<Redis> {
         let world = World {
-            clock: Arc::new(Clock::monotonic()),
+            // A lease in Redis ends while this machine is suspended, too.
+            clock: Arc::new(Clock::boottime()),
             dice: Dice::system(),
             carrier: None,
         };
@@ -403,6 +404,7 @@ impl Redis {
         let longest = self.command_timeout * 2;
         let flown = self.flown(left().map_or(longest, |left| left.min(longest)));
         self.carrier.lock().unwrap().take();
+        self.timer.join();
         if self.callbacks.drain(left()) && flown {
             Status::Ok
         } else {

@@ -264,6 +264,9 @@ impl Scene<'_> {
 
     /// A wait whose id came to nothing asks under another one.
     pub fn anew(&mut self, serial: u64) {
+        if self.shard.open.has(self.hold_of(serial).id, self.now) {
+            self.give_up_id(serial);
+        }
         let id = self.redis.dice.id(self.index);
         let hold = self.hold_mut(serial);
         let old = std::mem::replace(&mut hold.id, id);

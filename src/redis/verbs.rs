@@ -47,8 +47,17 @@ impl Redis {
         sink: Sink,
     ) -> Result<(u64, usize), Status> {
         let weights = weights(named, request)?;
-        if let Sink::Callback(_) = &sink {
-            self.callbacks.ready()?;
+        let untaken = match &sink {
+            Sink::Callback(_) => {
+                self.callbacks.ready()?;
+                self.callbacks.len()
+            }
+            Sink::Queue(queue) => queue.len(),
+            Sink::Thread(_) | Sink::Relay(_) => 0,
+        };
+        if untaken >= self.options.config.max_waiting {
+            self.stats.stripe(0).overloaded.add(1);
+            return Err(Status::Overloaded);
         }
         // A thread waits by itself, but a lease ends by itself.
         if !matches!(sink, Sink::Thread(_)) || named.life.is_some() {

@@ -10,6 +10,7 @@ mod kit;
 mod parity;
 mod queueing;
 mod sharing;
+mod storm;
 mod trouble;
 mod verbs;
 mod waiting;

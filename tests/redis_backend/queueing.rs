@@ -356,3 +356,27 @@ fn a_thousand_wait_on_few_connections() {
     assert_eq!(client.stats().unwrap().waiting, 0);
     assert_eq!(remaining(&limiter), 5);
 }
+
+#[test]
+fn too_many_waits_and_completions_that_nobody_takes_are_refused() {
+    let server = Server::start();
+    for url in ["memory://".to_owned(), server.url()] {
+        let settings = [("max_waiting", "2"), ("command_timeout_ms", "5000")];
+        let client = open_with(&url, &settings);
+        let limiter = limiter(&client, "s", &[semaphore(1)]);
+        let queue = ClientQueue::new(&client).unwrap();
+        let held = acquire(&limiter, &Request::TRY).permit;
+        for _ in 0..2 {
+            let started = queue.submit(&limiter, &within(60_000)).unwrap();
+            assert_eq!(started.status, Status::Pending);
+        }
+        let refused = queue.submit(&limiter, &within(60_000));
+        assert_eq!(refused, Err(Status::Overloaded), "{url}");
+        assert_eq!(client.cancel_waits(0), Ok(2));
+        let refused = queue.submit(&limiter, &within(60_000));
+        assert_eq!(refused, Err(Status::Overloaded), "{url}");
+        assert_eq!(queue.poll(9, Some(secs(20))).unwrap().len(), 2);
+        assert_eq!(limiter.release(held), Ok(Status::Ok));
+        assert_eq!(client.stats().unwrap().overloaded, 2);
+    }
+}

@@ -1,0 +1,154 @@
+//! Many clients at once, cancelled, cut off and timed out at random instants: never more is held than
+//! there is, and nothing is lost for good.
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Instant;
+
+use limiter::client::{Client, ClientQueue};
+use limiter::decision::{Decision, Status};
+use limiter::limiter::{LimitSpec, Limiter};
+use limiter::op::Request;
+
+use crate::kit::*;
+use crate::support::proxy::{Mode, Proxy};
+use crate::support::server::Server;
+use crate::support::{eventually, ms, secs};
+
+const CAPACITY: u64 = 3;
+
+/// Numbers that look random.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, n: u64) -> u64 {
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        (self.0 >> 33) % n
+    }
+}
+
+/// What is held, by those who hold it.
+#[derive(Default)]
+struct Inside {
+    weight: AtomicU64,
+    grants: AtomicUsize,
+}
+
+impl Inside {
+    fn use_up(&self, limiter: &Limiter, granted: &Decision, weight: u64, random: &mut Random) {
+        let before = self.weight.fetch_add(weight, Ordering::SeqCst);
+        assert!(before + weight <= CAPACITY, "{before} and {weight}");
+        self.grants.fetch_add(1, Ordering::Relaxed);
+        std::thread::sleep(ms(random.below(3)));
+        self.weight.fetch_sub(weight, Ordering::SeqCst);
+        assert_eq!(limiter.release(granted.permit), Ok(Status::Ok));
+    }
+}
+
+fn request(random: &mut Random) -> (u64, Request<'static>) {
+    let weight = 1 + random.below(CAPACITY);
+    let wait = within(random.below(60)).wait;
+    (
+        weight,
+        Request {
+            wait,
+            ..weigh(weight)
+        },
+    )
+}
+
+/// A thread that waits for what it asks.
+fn patient(limiter: &Limiter, inside: &Inside, random: &mut Random) {
+    let (weight, request) = request(random);
+    let decision = acquire(limiter, &request);
+    if decision.permit != 0 {
+        inside.use_up(limiter, &decision, weight, random);
+    }
+}
+
+/// A thread that asks by a queue, and changes its mind.
+fn fickle(
+    client: &Arc<Client>,
+    limiter: &Limiter,
+    queue: &ClientQueue,
+    inside: &Inside,
+    random: &mut Random,
+) {
+    let (weight, request) = request(random);
+    let op = queue.submit(limiter, &request).unwrap().op;
+    std::thread::sleep(ms(random.below(6)));
+    let detach = random.below(2) == 1;
+    let cancelled = client.cancel(op, detach).unwrap();
+    assert!(matches!(cancelled, Status::Ok | Status::Stale));
+    if detach && cancelled == Status::Ok {
+        return;
+    }
+    let done = next(queue);
+    assert_eq!(done.op, op);
+    if done.permit != 0 {
+        inside.use_up(limiter, &done, weight, random);
+    }
+}
+
+fn storm(limits: &[LimitSpec], trouble: impl Fn(&Proxy, &mut Random) + Sync) {
+    let server = Server::start();
+    let proxy = Proxy::before(server.port);
+    let (inside, began) = (Inside::default(), Instant::now());
+    std::thread::scope(|scope| {
+        for n in 0..8_u64 {
+            let (proxy, server, inside) = (&proxy, &server, &inside);
+            scope.spawn(move || {
+                let url = if n < 6 { proxy.url() } else { server.url() };
+                let client = open(&url);
+                let limiter = limiter(&client, "s", limits);
+                let queue = ClientQueue::new(&client).unwrap();
+                let mut random = Random(n);
+                while began.elapsed() < secs(4) {
+                    match n % 2 {
+                        0 => patient(&limiter, inside, &mut random),
+                        _ => fickle(&client, &limiter, &queue, inside, &mut random),
+                    }
+                }
+                assert_eq!(client.stats().unwrap().lost, 0);
+                assert_eq!(client.shutdown(Some(secs(20))), Ok(Status::Ok));
+            });
+        }
+        let mut random = Random(99);
+        while began.elapsed() < secs(4) {
+            trouble(&proxy, &mut random);
+        }
+        proxy.set(Mode::Forward);
+    });
+    let grants = inside.grants.into_inner();
+    println!("figure: {grants} grants in a storm");
+    assert!(grants > 20, "{grants}");
+    let limiter = limiter(&open(&server.url()), "s", limits);
+    eventually("all comes back", secs(20), || {
+        remaining(&limiter) == CAPACITY
+    });
+    eventually("nobody is left", secs(20), || {
+        server.ask::<usize>(&["ZCARD", "{limiter:S:s:}:q"]) == 0
+    });
+}
+
+#[test]
+fn who_changes_its_mind_loses_nothing() {
+    storm(&[leased(CAPACITY, 60_000)], |_, _| {
+        std::thread::sleep(ms(50))
+    });
+}
+
+#[test]
+fn who_is_cut_off_loses_nothing() {
+    storm(&[leased(CAPACITY, 60_000)], |proxy, random| {
+        match random.below(3) {
+            0 => proxy.cut(),
+            1 => proxy.set(Mode::LoseReply),
+            _ => proxy.set(Mode::Delay(ms(random.below(20)))),
+        }
+        std::thread::sleep(ms(10 + random.below(60)));
+        proxy.set(Mode::Forward);
+    });
+}
