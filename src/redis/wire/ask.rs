@@ -1,7 +1,6 @@
 //! A batch of operations on one key, as a script call.
 use std::fmt::Write;
 use std::sync::Arc;
-use std::time::Instant;
 
 use super::opened::{Opened, Told};
 use super::{Era, Id};
@@ -121,7 +120,7 @@ impl Target {
         args.push_number(head.not_after.map_or(0, |at| at.0))
             .push(&self.version)
             .push(&self.parameters);
-        let told = self.opened.told(Instant::now());
+        let told = self.opened.told();
         match told {
             Told::At(time) => args.push_number(time.0),
             Told::Ago(span) => args.push(format!("-{}", span.0)),

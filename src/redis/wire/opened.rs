@@ -9,16 +9,17 @@
 //! distance between the clocks, so that they keep their order whatever either clock does later. If the
 //! server's clock is set back, what was opened before decides until it has caught up: one set of numbers
 //! all the while, and a higher version overrules it.
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Instant;
 
+use crate::clock::Clock;
 use crate::limit::time::{Span, Time};
 
 /// The openings of one client.
-#[derive(Debug)]
 pub struct Openings {
-    start: Instant,
+    clock: Arc<Clock>,
+    start: Time,
     /// The latest, in microseconds after the start.
     last: AtomicU64,
     /// The server's time at the start, rather too late than too early; zero until it is known.
@@ -44,20 +45,26 @@ pub enum Told {
     Ago(Span),
 }
 
-impl Default for Openings {
-    fn default() -> Openings {
-        Openings {
-            start: Instant::now(),
-            last: AtomicU64::new(0),
-            base: AtomicU64::new(0),
-        }
+impl fmt::Debug for Openings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Openings").finish_non_exhaustive()
     }
 }
 
 impl Openings {
+    /// `clock` is the client's.
+    pub fn new(clock: Arc<Clock>) -> Openings {
+        Openings {
+            start: clock.now(),
+            clock,
+            last: AtomicU64::new(0),
+            base: AtomicU64::new(0),
+        }
+    }
+
     /// A limiter is opened now; no two at one time.
     pub fn open(self: &Arc<Openings>) -> Opened {
-        let now = self.elapsed(Instant::now());
+        let now = self.elapsed();
         let later = |last: u64| Some(now.max(last + 1));
         let last = self
             .last
@@ -66,19 +73,18 @@ impl Openings {
         Opened::After(self.clone(), now.max(last + 1))
     }
 
-    fn elapsed(&self, now: Instant) -> u64 {
-        let micros = now.saturating_duration_since(self.start).as_micros();
-        micros.try_into().unwrap_or(u64::MAX >> 1)
+    fn elapsed(&self) -> u64 {
+        self.clock.now().since(self.start).0
     }
 }
 
 impl Opened {
-    pub(super) fn told(&self, now: Instant) -> Told {
+    pub(super) fn told(&self) -> Told {
         match self {
             Opened::Always => Told::Ago(Span::ZERO),
             Opened::At(time) => Told::At(*time),
             Opened::After(all, after) => match all.base.load(Ordering::Relaxed) {
-                0 => Told::Ago(Span(all.elapsed(now).saturating_sub(*after))),
+                0 => Told::Ago(Span(all.elapsed().saturating_sub(*after))),
                 base => Told::At(Time(base + after)),
             },
         }
@@ -96,12 +102,10 @@ impl Opened {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
-    fn at(told: Told) -> u64 {
-        match told {
+    fn at(opened: &Opened) -> u64 {
+        match opened.told() {
             Told::At(time) => time.0,
             Told::Ago(_) => panic!("the server's clock is known"),
         }
@@ -109,20 +113,20 @@ mod tests {
 
     #[test]
     fn openings_keep_their_order_whatever_is_learned_when() {
-        let all = Arc::new(Openings::default());
+        let clock = Arc::new(Clock::virtual_clock());
+        let all = Arc::new(Openings::new(clock.clone()));
         let opened: Vec<Opened> = (0..1_000).map(|_| all.open()).collect();
-        let later = all.start + Duration::from_secs(5);
-        let Told::Ago(first) = opened[0].told(later) else {
-            panic!("nothing is known of the server's clock");
-        };
-        assert!(first <= Span::secs(5) && first > Span::secs(4));
+        clock.show(Clock::VIRTUAL_START + Span::secs(5));
+        let (a, b) = (opened[0].told(), opened[999].told());
+        assert_eq!(a, Told::Ago(Span(4_999_999)), "no two at one time");
+        assert_eq!(b, Told::Ago(Span(4_999_000)));
         // Two calls were under way when the clock was not known; the second took longer.
-        let (a, b) = (opened[0].told(later), opened[999].told(later));
         opened[0].learn(a, Time(1_000_000_000));
-        let before: Vec<u64> = opened.iter().map(|one| at(one.told(later))).collect();
-        assert_eq!(before[0], 1_000_000_000 - first.0, "as the script counted");
+        let before: Vec<u64> = opened.iter().map(at).collect();
+        assert_eq!(before[0], 1_000_000_000 - 4_999_999, "as the script counts");
         opened[999].learn(b, Time(1_000_300_000));
-        let after: Vec<u64> = opened.iter().map(|one| at(one.told(later))).collect();
+        let after: Vec<u64> = opened.iter().map(at).collect();
+        assert_eq!(after[999], 1_000_300_000 - 4_999_000);
         for stamps in [&before, &after] {
             assert!(stamps.windows(2).all(|two| two[0] < two[1]));
         }
@@ -130,7 +134,6 @@ mod tests {
         // What is learned later, or told by the clock, moves nothing.
         opened[7].learn(Told::Ago(Span::secs(3)), Time(500_000));
         opened[7].learn(Told::At(Time(9)), Time(u64::MAX >> 12));
-        let same: Vec<u64> = opened.iter().map(|one| at(one.told(later))).collect();
-        assert_eq!(after, same);
+        assert_eq!(after, opened.iter().map(at).collect::<Vec<u64>>());
     }
 }
