@@ -36,12 +36,14 @@ pub struct Callbacks {
 #[derive(Default)]
 struct State {
     due: Mailbox<Key, Job>,
+    /// How many of them are words of lost leases.
+    lost: usize,
     thread: Option<JoinHandle<()>>,
     busy: bool,
     closed: bool,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Key {
     Completion(u64),
     Lost(u64),
@@ -53,6 +55,10 @@ enum Job {
 }
 
 impl Callbacks {
+    /// Words of lost leases that wait to be told at most; more are dropped. Completions are bounded by
+    /// whoever starts what completes.
+    pub const MOST_LOST: usize = 65_536;
+
     /// `lost` is told of each permit whose lease ended while it was held.
     pub fn new(lost: Option<LostHook>) -> Arc<Callbacks> {
         Arc::new(Callbacks {
@@ -87,14 +93,19 @@ impl Callbacks {
             .push(Key::Completion(decision.op), job);
     }
 
-    /// Queues word of a lost lease, as [`Callbacks::push`] does, if anybody wants it.
-    pub fn push_lost(self: &Arc<Callbacks>, permit: u64) {
-        if self.lost.is_some() && self.ready().is_ok() {
-            self.state
-                .lock()
-                .due
-                .push(Key::Lost(permit), Job::Lost(permit));
+    /// Queues word of a lost lease, as [`Callbacks::push`] does, if anybody wants it. False: it is
+    /// dropped, because too many were not told yet.
+    pub fn push_lost(self: &Arc<Callbacks>, permit: u64) -> bool {
+        if self.lost.is_none() || self.ready().is_err() {
+            return true;
         }
+        let mut state = self.state.lock();
+        let room = state.lost < Callbacks::MOST_LOST;
+        if room {
+            state.due.push(Key::Lost(permit), Job::Lost(permit));
+            state.lost += 1;
+        }
+        room
     }
 
     pub fn wake(&self) {
@@ -103,7 +114,7 @@ impl Callbacks {
 
     /// Whether this operation's callback waits to be run.
     pub fn holds(&self, op: u64) -> bool {
-        self.state.lock().due.get(&Key::Completion(op)).is_some()
+        self.state.lock().due.has(&Key::Completion(op))
     }
 
     /// Callbacks that have not begun.
@@ -158,13 +169,14 @@ impl Callbacks {
         INSIDE.set(fork::generation() + 1);
         let mut state = self.state.lock();
         loop {
-            let Some(job) = state.due.pop() else {
+            let Some((_, job)) = state.due.pop() else {
                 if state.closed {
                     return;
                 }
                 state = self.changed.wait(state);
                 continue;
             };
+            state.lost -= usize::from(matches!(job, Job::Lost(_)));
             state.busy = true;
             drop(state);
             // A callback that unwinds has had its call; the others still want theirs.
@@ -224,6 +236,27 @@ mod tests {
         assert_eq!(told.try_iter().collect::<Vec<_>>(), expected);
         assert!(!inside());
         callbacks.close();
+    }
+
+    #[test]
+    fn words_of_lost_leases_that_come_faster_than_they_are_told_are_bounded() {
+        let (go, gone) = mpsc::channel::<()>();
+        let gone = Mutex::new(gone);
+        let told = Arc::new(Mutex::new(0));
+        let count = told.clone();
+        let callbacks = Callbacks::new(Some(Arc::new(move |_| *count.lock() += 1)));
+        callbacks.push(done(1), Box::new(move |_| gone.lock().recv().unwrap()));
+        for permit in 0..Callbacks::MOST_LOST as u64 {
+            assert!(callbacks.push_lost(permit));
+        }
+        assert!(!callbacks.push_lost(u64::MAX));
+        callbacks.wake();
+        go.send(()).unwrap();
+        assert!(callbacks.drain(None));
+        assert_eq!(*told.lock(), Callbacks::MOST_LOST);
+        assert!(callbacks.push_lost(u64::MAX));
+        callbacks.close();
+        assert!(callbacks.drain(None));
     }
 
     #[test]

@@ -1,49 +1,46 @@
 //! What waits to be picked up, oldest first, and can be taken back before it is.
-use std::collections::{HashMap, VecDeque};
-use std::hash::Hash;
+use std::collections::BTreeMap;
 
-/// A queue from which an entry in the middle can be taken by its key. Each key is used once.
+/// A queue from which an entry in the middle can be taken by its key. Each key is used once. Trees: it
+/// may hold very many entries, and no call is to move them all.
 pub struct Mailbox<K, T> {
-    /// May name entries that were taken back.
-    order: VecDeque<K>,
-    entries: HashMap<K, T>,
+    /// By arrival.
+    entries: BTreeMap<u64, (K, T)>,
+    /// When each arrived.
+    arrivals: BTreeMap<K, u64>,
+    next: u64,
 }
 
-impl<K: Copy + Eq + Hash, T> Mailbox<K, T> {
+impl<K: Copy + Ord, T> Mailbox<K, T> {
     pub fn new() -> Mailbox<K, T> {
         Mailbox {
-            order: VecDeque::new(),
-            entries: HashMap::new(),
+            entries: BTreeMap::new(),
+            arrivals: BTreeMap::new(),
+            next: 0,
         }
     }
 
     pub fn push(&mut self, key: K, entry: T) {
-        let clash = self.entries.insert(key, entry).is_some();
+        let clash = self.arrivals.insert(key, self.next).is_some();
         assert!(!clash, "a key is used once");
-        self.order.push_back(key);
+        self.entries.insert(self.next, (key, entry));
+        self.next += 1;
     }
 
-    pub fn pop(&mut self) -> Option<T> {
-        loop {
-            let key = self.order.pop_front()?;
-            if let Some(entry) = self.entries.remove(&key) {
-                return Some(entry);
-            }
-        }
+    pub fn pop(&mut self) -> Option<(K, T)> {
+        let (_, (key, entry)) = self.entries.pop_first()?;
+        self.arrivals.remove(&key);
+        Some((key, entry))
     }
 
-    pub fn get(&self, key: &K) -> Option<&T> {
-        self.entries.get(key)
+    pub fn has(&self, key: &K) -> bool {
+        self.arrivals.contains_key(key)
     }
 
-    /// Takes an entry back. What it leaves in the order is cleared away before it is the larger part.
+    /// Takes an entry back.
     pub fn take(&mut self, key: &K) -> Option<T> {
-        let entry = self.entries.remove(key)?;
-        if self.order.len() > 64 + 2 * self.entries.len() {
-            let entries = &self.entries;
-            self.order.retain(|key| entries.contains_key(key));
-        }
-        Some(entry)
+        let arrival = self.arrivals.remove(key)?;
+        self.entries.remove(&arrival).map(|(_, entry)| entry)
     }
 
     pub fn len(&self) -> usize {
@@ -55,7 +52,7 @@ impl<K: Copy + Eq + Hash, T> Mailbox<K, T> {
     }
 }
 
-impl<K: Copy + Eq + Hash, T> Default for Mailbox<K, T> {
+impl<K: Copy + Ord, T> Default for Mailbox<K, T> {
     fn default() -> Self {
         Mailbox::new()
     }
@@ -68,26 +65,17 @@ mod tests {
     #[test]
     fn entries_come_in_order_and_those_taken_back_do_not_come() {
         let mut mailbox = Mailbox::new();
-        for key in 0..5 {
+        for key in [4, 3, 2, 1, 0] {
             mailbox.push(key, key * 10);
         }
         assert_eq!(mailbox.take(&0), Some(0));
         assert_eq!(mailbox.take(&0), None);
         assert_eq!(mailbox.take(&3), Some(30));
-        let rest: Vec<i32> = std::iter::from_fn(|| mailbox.pop()).collect();
-        assert_eq!(rest, [10, 20, 40]);
-        assert!(mailbox.is_empty());
-    }
-
-    #[test]
-    fn taking_back_behind_an_entry_that_stays_does_not_grow_the_order() {
-        let mut mailbox = Mailbox::new();
-        mailbox.push(0, ());
-        for key in 1..10_000 {
-            mailbox.push(key, ());
-            mailbox.take(&key);
-            assert!(mailbox.order.len() <= 64 + 2 * (mailbox.len() + 1));
-        }
+        assert!(mailbox.has(&2) && !mailbox.has(&3));
+        let rest: Vec<(i32, i32)> = std::iter::from_fn(|| mailbox.pop()).collect();
+        assert_eq!(rest, [(4, 40), (2, 20), (1, 10)]);
+        assert!(mailbox.is_empty() && mailbox.arrivals.is_empty());
+        mailbox.push(3, 5);
         assert_eq!(mailbox.len(), 1);
     }
 }

@@ -3,6 +3,7 @@
 //! A number names the process generation it was made in, the shard that knows it, and a serial. Serials
 //! count up and begin again only after 2^45, so a copy of an old number is told from a live one.
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::decision::Status;
 
@@ -70,8 +71,30 @@ const SERIAL_BITS: u32 = 46;
 const SHARD_BITS: u32 = 6;
 const SERIAL_MASK: u64 = (1 << SERIAL_BITS) - 1;
 
-/// The latest records of a kind that nobody has to give back: bounded, the oldest are forgotten.
-/// Serials count up by one, so a record is found by subtraction.
+/// Counts operations, over all shards. Serials go on beyond what a number has room for, so that they tell
+/// for ever who came first.
+pub struct Operations(AtomicU64);
+
+impl Operations {
+    pub fn new(first: u64) -> Operations {
+        Operations(AtomicU64::new(first))
+    }
+
+    /// The serial of a new operation.
+    pub fn next(&self) -> u64 {
+        self.0.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// The latest operation whose number has this serial; some number without an operation if there was
+    /// none yet.
+    pub fn find(&self, serial: u64) -> u64 {
+        let latest = self.0.load(Ordering::Relaxed).wrapping_sub(1);
+        latest.wrapping_sub(latest.wrapping_sub(serial) & SERIAL_MASK)
+    }
+}
+
+/// The latest records of a kind that nobody has to give back: the oldest are forgotten. Serials count up
+/// by one, so a record is found by subtraction.
 pub struct Recent<T> {
     records: VecDeque<Option<T>>,
     /// Serial of the first in `records`.
@@ -79,10 +102,8 @@ pub struct Recent<T> {
 }
 
 impl<T> Recent<T> {
-    /// Kept without asking.
+    /// So many are kept.
     pub const KEPT: usize = 1024;
-    /// Kept at most, while they are still of use.
-    pub const MOST: usize = 65_536;
 
     pub fn new(first: u64) -> Recent<T> {
         Recent {
@@ -91,22 +112,22 @@ impl<T> Recent<T> {
         }
     }
 
-    /// Adds a record and answers its serial. Forgets the oldest beyond [`Recent::KEPT`], as long as
-    /// they are not `useful` any more, and in any case beyond [`Recent::MOST`].
-    pub fn push(&mut self, record: T, useful: impl Fn(&T) -> bool) -> u64 {
-        while self.records.len() >= Recent::<T>::KEPT {
-            let keep = self
-                .records
-                .front()
-                .is_some_and(|r| r.as_ref().is_some_and(&useful));
-            if keep && self.records.len() < Recent::<T>::MOST {
-                break;
-            }
+    /// Adds a record and answers its serial.
+    pub fn push(&mut self, record: T) -> u64 {
+        if self.records.len() == Recent::<T>::KEPT {
             self.records.pop_front();
             self.first = (self.first + 1) % Numbers::PERMITS;
         }
         self.records.push_back(Some(record));
         (self.first + self.records.len() as u64 - 1) % Numbers::PERMITS
+    }
+
+    pub fn len(&self) -> usize {
+        self.records.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
     }
 
     pub fn get_mut(&mut self, serial: u64) -> Option<&mut T> {
@@ -155,7 +176,7 @@ mod tests {
     #[test]
     fn serials_begin_again_without_a_mix_up() {
         let mut recent = Recent::new(Numbers::PERMITS - 2);
-        let serials: Vec<u64> = (0..5).map(|n| recent.push(n, |_| false)).collect();
+        let serials: Vec<u64> = (0..5).map(|n| recent.push(n)).collect();
         assert_eq!(serials[2..], [0, 1, 2]);
         for (n, serial) in serials.into_iter().enumerate() {
             assert_eq!(recent.take(serial), Some(n));
@@ -166,9 +187,25 @@ mod tests {
     }
 
     #[test]
-    fn recent_records_are_bounded_and_useful_ones_stay_longer() {
+    fn operations_are_found_and_in_order_when_their_numbers_begin_again() {
+        let numbers = Numbers::new(5);
+        for first in [1, SERIAL_MASK - 1, 3 * (SERIAL_MASK + 1) - 2, u64::MAX - 1] {
+            let operations = Operations::new(first);
+            let serials: Vec<u64> = (0..4).map(|_| operations.next()).collect();
+            for (n, &serial) in serials.iter().enumerate() {
+                assert_eq!(serial, first.wrapping_add(n as u64));
+                let (shard, read) = numbers.read(numbers.make(63, serial)).unwrap();
+                assert_eq!((shard, operations.find(read)), (63, serial));
+            }
+            let not_yet = numbers.read(numbers.make(63, first.wrapping_add(4)));
+            assert!(!serials.contains(&operations.find(not_yet.unwrap().1)));
+        }
+    }
+
+    #[test]
+    fn recent_records_are_bounded() {
         let mut recent = Recent::new(5);
-        let serials: Vec<u64> = (0..3000).map(|n| recent.push(n, |_| false)).collect();
+        let serials: Vec<u64> = (0..3000).map(|n| recent.push(n)).collect();
         assert_eq!(recent.records.len(), Recent::<i32>::KEPT);
         assert_eq!(recent.take(serials[0]), None);
         assert_eq!(recent.take(serials[2999]), Some(2999));
@@ -176,13 +213,8 @@ mod tests {
         assert_eq!(recent.get_mut(serials[2500]), Some(&mut 2500));
         assert_eq!(recent.get_mut(0), None);
         assert_eq!(recent.get_mut(u64::MAX), None);
-        let serial = recent.push(-1, |_| true);
-        for n in 0..70_000 {
-            recent.push(n, |_| true);
-        }
-        assert_eq!(recent.records.len(), Recent::<i32>::MOST);
-        assert_eq!(recent.take(serial), None);
-        recent.forget(|n| *n == 69_999);
-        assert!(recent.records.back().unwrap().is_none());
+        recent.forget(|n| *n == 2500);
+        assert_eq!(recent.take(serials[2500]), None);
+        assert_eq!(recent.take(serials[2501]), Some(2501));
     }
 }

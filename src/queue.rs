@@ -23,6 +23,8 @@ pub struct Queue {
 #[derive(Default)]
 struct State {
     done: Mailbox<Key, Decision>,
+    /// How many of them are words of lost leases.
+    lost: usize,
     /// The descriptor is readable. Only ever while `done` holds something, or all is over.
     signalled: bool,
     /// Nothing more will be started: an empty queue stays empty.
@@ -32,13 +34,31 @@ struct State {
 }
 
 /// An operation completes once, and a permit's lease is lost at most once.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Key {
     Completion(u64),
     Lost(u64),
 }
 
+impl State {
+    fn pop(&mut self) -> Option<Decision> {
+        let (key, decision) = self.done.pop()?;
+        self.lost -= usize::from(matches!(key, Key::Lost(_)));
+        Some(decision)
+    }
+
+    fn take(&mut self, key: &Key) -> Option<Decision> {
+        let decision = self.done.take(key)?;
+        self.lost -= usize::from(matches!(key, Key::Lost(_)));
+        Some(decision)
+    }
+}
+
 impl Queue {
+    /// Words of lost leases that wait to be polled at most; more are dropped. Completions are bounded by
+    /// the waits that may be begun.
+    pub const MOST_LOST: usize = 65_536;
+
     /// What a queue's descriptor is: non-blocking, closed on exec.
     pub fn open_descriptor() -> Result<Lent, Status> {
         let flags = EfdFlags::EFD_NONBLOCK | EfdFlags::EFD_CLOEXEC;
@@ -82,7 +102,7 @@ impl Queue {
             };
         }
         let count = cap.min(state.done.len());
-        let polled = (0..count).map_while(|_| state.done.pop()).collect();
+        let polled = (0..count).map_while(|_| state.pop()).collect();
         self.settle_signal(&mut state);
         if !state.done.is_empty() {
             self.filled.notify_one();
@@ -93,21 +113,27 @@ impl Queue {
     /// Adds a completion, to be followed by [`Queue::wake`] once no lock is held. False: nobody will
     /// poll it.
     pub fn push(&self, decision: Decision) -> bool {
-        self.add(Key::Completion(decision.op), decision)
-    }
-
-    /// Adds word of a permit whose lease was lost, as [`Queue::push`] does.
-    pub fn push_lost(&self, decision: Decision) -> bool {
-        self.add(Key::Lost(decision.permit), decision)
-    }
-
-    fn add(&self, key: Key, decision: Decision) -> bool {
         let mut state = self.state.lock();
         let open = !state.freed;
         if open {
-            state.done.push(key, decision);
+            state.done.push(Key::Completion(decision.op), decision);
         }
         open
+    }
+
+    /// Adds word of a permit whose lease was lost, as [`Queue::push`] does. False: it is dropped, because
+    /// too many were not polled.
+    pub fn push_lost(&self, decision: Decision) -> bool {
+        let mut state = self.state.lock();
+        if state.freed {
+            return true;
+        }
+        let room = state.lost < Queue::MOST_LOST;
+        if room {
+            state.done.push(Key::Lost(decision.permit), decision);
+            state.lost += 1;
+        }
+        room
     }
 
     /// Makes what was pushed visible outside.
@@ -121,7 +147,7 @@ impl Queue {
 
     /// Whether this operation's completion waits to be polled.
     pub fn holds(&self, op: u64) -> bool {
-        self.state.lock().done.get(&Key::Completion(op)).is_some()
+        self.state.lock().done.has(&Key::Completion(op))
     }
 
     /// Completions that were not polled.
@@ -136,9 +162,9 @@ impl Queue {
     /// Takes back an operation's unpolled completion.
     pub fn take(&self, op: u64) -> Option<Decision> {
         let mut state = self.state.lock();
-        let taken = state.done.take(&Key::Completion(op));
+        let taken = state.take(&Key::Completion(op));
         if let Some(decision) = &taken {
-            state.done.take(&Key::Lost(decision.permit));
+            state.take(&Key::Lost(decision.permit));
             self.settle_signal(&mut state);
         }
         taken
@@ -156,7 +182,7 @@ impl Queue {
     pub fn free(&self) -> Vec<Decision> {
         let mut state = self.state.lock();
         state.freed = true;
-        let left = std::iter::from_fn(|| state.done.pop()).collect();
+        let left = std::iter::from_fn(|| state.pop()).collect();
         self.settle_signal(&mut state);
         self.filled.notify_all();
         left
@@ -280,6 +306,35 @@ mod tests {
             ops.sort();
             assert!(ops.into_iter().eq(1..=1000));
         });
+    }
+
+    #[test]
+    fn words_of_lost_leases_that_nobody_polls_are_bounded_and_completions_still_come() {
+        let queue = Queue::on(Queue::open_descriptor().unwrap());
+        let lost = |permit| Decision {
+            permit,
+            ..Decision::of(Status::Stale)
+        };
+        for permit in 0..Queue::MOST_LOST as u64 {
+            assert!(queue.push_lost(lost(permit)));
+        }
+        let one_more = lost(u64::MAX);
+        assert!(!queue.push_lost(one_more));
+        assert!(queue.push(done(7)));
+        assert_eq!(queue.len(), Queue::MOST_LOST + 1);
+        assert_eq!(queue.poll(1, None).unwrap(), [lost(0)]);
+        assert!(queue.push_lost(one_more));
+        let taken = Decision {
+            permit: 1,
+            ..done(8)
+        };
+        queue.push(taken);
+        assert!(
+            queue.take(8).is_some(),
+            "and with it the word of its permit"
+        );
+        assert!(queue.push_lost(lost(1)));
+        assert!(!queue.push_lost(lost(2 * u64::from(u32::MAX))));
     }
 
     #[test]

@@ -85,6 +85,15 @@ impl Timer {
         self.state.lock().events.remove(&(at, due));
     }
 
+    /// Events that are to come.
+    pub fn len(&self) -> usize {
+        self.state.lock().events.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
     /// Moves a virtual clock forwards.
     pub fn advance(&self, by: Span) -> Result<(), Status> {
         self.travel(|source| source.advance(by))

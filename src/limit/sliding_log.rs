@@ -12,12 +12,20 @@ pub struct SlidingLog {
 }
 
 /// Admissions in order. Sums run on, so that the weight between two entries is one subtraction and
-/// every question is a binary search.
+/// every question is a binary search. In pieces, so that no call moves or corrects all of a long log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Log {
-    entries: VecDeque<Entry>,
+    /// None is empty.
+    pieces: VecDeque<Piece>,
     /// The running sum before the first entry.
     gone: u64,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Piece {
+    /// What is added to the sums of its entries.
+    base: u64,
+    entries: VecDeque<Entry>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,6 +35,16 @@ struct Entry {
     sum: u64,
 }
 
+/// Where an entry is, or would be.
+#[derive(Clone, Copy)]
+struct Place {
+    piece: usize,
+    index: usize,
+}
+
+/// Most entries of a piece.
+const PIECE: usize = 512;
+
 /// What one admission took.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogCharge {
@@ -34,27 +52,119 @@ pub struct LogCharge {
     at: Time,
 }
 
-impl Log {
-    /// Weight up to and including the entry before `index`, from the first entry.
-    fn before(&self, index: usize) -> u64 {
-        match index {
-            0 => 0,
-            _ => self.entries[index - 1].sum.wrapping_sub(self.gone),
+impl Piece {
+    fn at(&self, index: usize) -> Entry {
+        let Entry { time, sum } = self.entries[index];
+        Entry {
+            time,
+            sum: sum.wrapping_add(self.base),
         }
     }
 
+    fn last(&self) -> Entry {
+        self.at(self.entries.len() - 1)
+    }
+}
+
+impl Log {
+    /// The first entry for which `earlier` does not hold.
+    fn find(&self, earlier: impl Fn(Entry) -> bool) -> Place {
+        let piece = self.pieces.partition_point(|piece| earlier(piece.last()));
+        let within = |piece: &Piece| {
+            let entries = &piece.entries;
+            let base = piece.base;
+            entries.partition_point(|&Entry { time, sum }| {
+                earlier(Entry {
+                    time,
+                    sum: sum.wrapping_add(base),
+                })
+            })
+        };
+        let index = self.pieces.get(piece).map_or(0, within);
+        Place { piece, index }
+    }
+
+    fn get(&self, Place { piece, index }: Place) -> Option<Entry> {
+        self.pieces.get(piece).map(|piece| piece.at(index))
+    }
+
+    /// Weight of all entries before this place.
+    fn before(&self, Place { piece, index }: Place) -> u64 {
+        let sum = match (piece, index) {
+            (0, 0) => self.gone,
+            (_, 0) => self.pieces[piece - 1].last().sum,
+            (_, _) => self.pieces[piece].at(index - 1).sum,
+        };
+        sum.wrapping_sub(self.gone)
+    }
+
     fn total(&self) -> u64 {
-        self.before(self.entries.len())
+        self.last_sum().wrapping_sub(self.gone)
+    }
+
+    fn last(&self) -> Option<Entry> {
+        self.pieces.back().map(Piece::last)
     }
 
     fn last_sum(&self) -> u64 {
-        self.entries.back().map_or(self.gone, |entry| entry.sum)
+        self.last().map_or(self.gone, |entry| entry.sum)
     }
 
-    /// How many entries are a window old or older at `at`.
-    fn expired(&self, at: Time, window: Span) -> usize {
-        self.entries
-            .partition_point(|entry| entry.time + window <= at)
+    /// Behind the entries that are a window old or older at `at`.
+    fn expired(&self, at: Time, window: Span) -> Place {
+        self.find(|entry| entry.time + window <= at)
+    }
+
+    fn push(&mut self, time: Time, weight: u64) {
+        let sum = self.last_sum().wrapping_add(weight);
+        match self.pieces.back_mut() {
+            Some(piece) if piece.entries.len() < PIECE => {
+                let sum = sum.wrapping_sub(piece.base);
+                piece.entries.push_back(Entry { time, sum });
+            }
+            _ => self.pieces.push_back(Piece {
+                base: 0,
+                entries: [Entry { time, sum }].into(),
+            }),
+        }
+    }
+
+    /// Forgets entries that are a window old: all, or more than come in.
+    fn expire(&mut self, now: Time, window: Span) {
+        let over = |entry: Entry| entry.time + window <= now;
+        for _ in 0..4 {
+            let Some(piece) = self.pieces.front_mut() else {
+                return;
+            };
+            if over(piece.last()) {
+                self.gone = piece.last().sum;
+                self.pieces.pop_front();
+                continue;
+            }
+            while over(piece.at(0)) {
+                self.gone = piece.at(0).sum;
+                piece.entries.pop_front();
+            }
+            return;
+        }
+    }
+
+    /// Adds to the weight of an entry, modulo 2^64. One that is left with none goes.
+    fn add(&mut self, place: Place, weight: u64) {
+        let Place { piece, index } = place;
+        for entry in self.pieces[piece].entries.range_mut(index..) {
+            entry.sum = entry.sum.wrapping_add(weight);
+        }
+        for later in self.pieces.range_mut(piece + 1..) {
+            later.base = later.base.wrapping_add(weight);
+        }
+        let sum = self.pieces[piece].at(index).sum.wrapping_sub(self.gone);
+        if sum == self.before(place) {
+            self.pieces[piece].entries.remove(index);
+            if self.pieces[piece].entries.is_empty() {
+                self.pieces.remove(piece);
+            }
+        }
     }
 }
 
@@ -74,9 +184,7 @@ impl SlidingLog {
     }
 
     pub fn fresh_at(&self, log: &Log) -> Time {
-        log.entries
-            .back()
-            .map_or(Time(0), |entry| entry.time + self.window)
+        log.last().map_or(Time(0), |entry| entry.time + self.window)
     }
 
     pub fn wait(&self, log: &Log, at: Time, weight: u64) -> Wait {
@@ -88,27 +196,22 @@ impl SlidingLog {
         if log.before(log.expired(at, self.window)) >= must_leave {
             return Wait::Now;
         }
-        let last = log
-            .entries
-            .partition_point(|entry| entry.sum.wrapping_sub(log.gone) < must_leave);
-        Wait::After((log.entries[last].time + self.window).since(at))
+        let last = log.find(|entry| entry.sum.wrapping_sub(log.gone) < must_leave);
+        let last = log.get(last).expect("less than all must leave");
+        Wait::After((last.time + self.window).since(at))
     }
 
     /// Forgets what is a window old now (not at `at`: until then the charge may be undone).
     pub fn charge(&self, log: &mut Log, now: Time, at: Time, weight: u64) -> LogCharge {
-        while log
-            .entries
-            .front()
-            .is_some_and(|entry| entry.time + self.window <= now)
-        {
-            log.gone = log.entries.pop_front().expect("there is a front").sum;
-        }
-        let sum = log.last_sum().wrapping_add(weight);
-        match log.entries.back_mut() {
-            Some(last) if last.time == at => last.sum = sum,
+        log.expire(now, self.window);
+        match log.last() {
+            Some(last) if last.time == at => {
+                let last = log.find(|entry| entry.time < at);
+                log.add(last, weight);
+            }
             last => {
                 debug_assert!(last.is_none_or(|last| last.time < at), "time runs forward");
-                log.entries.push_back(Entry { time: at, sum });
+                log.push(at, weight);
             }
         }
         LogCharge { weight, at }
@@ -120,20 +223,15 @@ impl SlidingLog {
 
     /// Corrects the entry of the charge, as long as it is remembered.
     pub fn adjust(&self, log: &mut Log, charge: &mut LogCharge, actual: u64) {
-        let index = log.entries.partition_point(|entry| entry.time < charge.at);
-        if log.entries.get(index).is_none_or(|e| e.time != charge.at) {
+        let place = log.find(|entry| entry.time < charge.at);
+        let Some(entry) = log.get(place).filter(|entry| entry.time == charge.at) else {
             return;
-        }
-        let held = log.before(index + 1) - log.before(index);
+        };
+        let held = entry.sum.wrapping_sub(log.gone) - log.before(place);
         let weight = charge.weight.min(held);
         let others = log.total() - weight;
         let actual = actual.min(MAX_COUNT.saturating_sub(others));
-        for entry in log.entries.range_mut(index..) {
-            entry.sum = entry.sum.wrapping_sub(weight).wrapping_add(actual);
-        }
-        if log.before(index) == log.before(index + 1) {
-            log.entries.remove(index);
-        }
+        log.add(place, actual.wrapping_sub(weight));
         charge.weight = actual;
     }
 
@@ -145,7 +243,6 @@ impl SlidingLog {
             limit: self.limit,
             remaining: self.limit.saturating_sub(used),
             reset_after: log
-                .entries
                 .get(expired)
                 .map_or(Span::ZERO, |entry| (entry.time + self.window).since(at)),
         }

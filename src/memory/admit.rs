@@ -175,7 +175,7 @@ impl Scene<'_> {
                 if !plain.store(&state) {
                     return None;
                 }
-                let permit = self.spent(id, named, booking, matches!(asker, Asker::Pace));
+                let permit = self.spent(id, named, booking);
                 self.stats.granted.add(1);
                 let numbers = numbers(named, &state, self.now, Status::Ok, None);
                 Some(Decision { permit, ..numbers })
@@ -278,7 +278,7 @@ impl Scene<'_> {
             .limits
             .commit(&mut key.state, self.now, at, &weights);
         let (permit, fence) = match asker {
-            Asker::Pace => (self.spent(key.id, &key.named, booking, true), 0),
+            Asker::Pace => (self.paced(key, booking), 0),
             Asker::Sink(sink) => {
                 let tell = Tell::of(sink, 0, request.user_data);
                 self.permit(key, booking, &terms, tell)
@@ -323,7 +323,7 @@ impl Scene<'_> {
         }
         let sink = std::mem::replace(asker, Asker::Try).into_sink();
         let (op, serial) = self.memory.next_op(self.book.index);
-        let wait = Wait {
+        let wait = Box::new(Wait {
             key: key.id,
             weights,
             sink,
@@ -333,7 +333,7 @@ impl Scene<'_> {
             deadline: request.wait.map(|wait| self.now + wait),
             stage: Stage::Queued,
             due: None,
-        };
+        });
         let ahead = self.enter(key, serial, wait, at);
         Decision {
             op,
@@ -359,11 +359,12 @@ impl Scene<'_> {
         let limits = &key.named.limits;
         let lease = limits.lease().unwrap_or(self.memory.options.lease);
         let Some(live) = &key.live else { return lease };
-        if live.leases.is_empty() {
-            return lease;
-        }
         let mut state = key.state.clone();
-        for &(ends, serial) in live.leases.iter().take(MOST) {
+        let leases = live
+            .permits
+            .iter()
+            .take_while(|(ends, _)| *ends != Time::MAX);
+        for &(ends, serial) in leases.take(MOST) {
             limits.release(&mut state, self.book.held[&serial].booking());
             match limits.decide(&state, ends, weights).outcome {
                 Outcome::Later(at) | Outcome::TooFar(at) => return at.since(self.now),

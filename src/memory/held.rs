@@ -20,22 +20,14 @@ pub(super) struct Held {
     booking: Booking,
     settled: bool,
     lease: Span,
-    /// When it ends unless it is renewed; `None`: it is renewed in the background, which in one's own
+    /// When it ends unless it is renewed; [`NEVER`]: it is renewed in the background, which in one's own
     /// memory means that it lives as long as the process.
-    ends: Option<Time>,
+    ends: Time,
     tell: Option<Tell>,
 }
 
-/// A permit that holds nothing that would have to come back.
-pub(super) struct Spent {
-    key: KeyId,
-    /// Of the limits it was granted under.
-    named: u64,
-    booking: Booking,
-    settled: bool,
-    /// The caller sleeps until then by itself, and may give the time back before.
-    paced: bool,
-}
+/// No time at which anything happens.
+const NEVER: Time = Time::MAX;
 
 /// How long a permit lives, and who is told if it does not live as long as it is held.
 pub(super) struct Terms {
@@ -78,12 +70,6 @@ impl Tell {
     }
 }
 
-impl Spent {
-    pub fn is_on(&self, key: KeyId) -> bool {
-        self.key == key
-    }
-}
-
 impl Held {
     pub fn booking(&self) -> &Booking {
         &self.booking
@@ -97,18 +83,27 @@ impl Terms {
     }
 }
 
-/// The lowest bit of a permit's serial says where its record is.
-enum Serial {
-    Held(u64),
+/// The lowest bits of the serial in a permit's number say where its record is.
+pub(super) enum Serial {
     Recent(u64),
+    Held(u64),
+    Paced(u64),
 }
 
 impl Serial {
     fn of(serial: u64) -> Serial {
-        if serial & 1 == 1 {
-            Serial::Held(serial >> 1)
-        } else {
-            Serial::Recent(serial >> 1)
+        match serial & 3 {
+            1 => Serial::Held(serial >> 2),
+            3 => Serial::Paced(serial >> 2),
+            _ => Serial::Recent(serial >> 1),
+        }
+    }
+
+    fn bits(self) -> u64 {
+        match self {
+            Serial::Recent(serial) => serial << 1,
+            Serial::Held(serial) => serial << 2 | 1,
+            Serial::Paced(serial) => serial << 2 | 3,
         }
     }
 }
@@ -122,6 +117,22 @@ impl Scene<'_> {
         Ok(())
     }
 
+    pub fn number(&self, serial: Serial) -> u64 {
+        self.memory.numbers.make(self.book.index, serial.bits())
+    }
+
+    /// A serial that no held or paced permit has.
+    pub fn next_serial(&mut self) -> u64 {
+        loop {
+            let serial = self.book.next_serial;
+            self.book.next_serial = (serial + 1) % (Numbers::PERMITS / 2);
+            // They begin again after years, and one may be held for so long.
+            if !self.book.held.contains_key(&serial) {
+                return serial;
+            }
+        }
+    }
+
     /// Makes a permit of what was taken. Answers its number, and its fencing number where it holds a
     /// semaphore. `tell` is who would be told of a lost lease.
     pub fn permit(
@@ -132,23 +143,21 @@ impl Scene<'_> {
         tell: Option<Tell>,
     ) -> (u64, u64) {
         if !booking.holds() {
-            return (self.spent(key.id, &key.named, booking, false), 0);
+            return (self.spent(key.id, &key.named, booking), 0);
         }
-        let serial = self.book.next_held;
-        self.book.next_held = (serial + 1) % Numbers::PERMITS;
-        let number = self.memory.numbers.make(self.book.index, serial << 1 | 1);
+        let serial = self.next_serial();
+        let number = self.number(Serial::Held(serial));
         let lease = terms
             .lease
             .or(key.named.limits.lease())
             .unwrap_or(self.memory.options.lease);
-        let ends = (!terms.renewed(&key.named)).then(|| self.now + lease);
+        let ends = match terms.renewed(&key.named) {
+            true => NEVER,
+            false => self.now + lease,
+        };
         let id = key.id;
         let live = key.live(&mut self.book.epoch);
-        live.permits += 1;
-        if let Some(ends) = ends {
-            live.leases.insert((ends, serial));
-            self.memory.timer.arm(ends, Due::Lease(number));
-        }
+        live.permits.insert((ends, serial));
         let fence = live.next_fence(self.now);
         let held = Held {
             key: id,
@@ -159,32 +168,39 @@ impl Scene<'_> {
             ends,
             tell: tell.filter(|_| terms.tell),
         };
-        self.book.held.insert(serial, held);
+        self.book.held.insert(serial, Box::new(held));
+        self.arm_lease(ends, serial);
         self.stats.in_flight.add(1);
         (number, fence)
     }
 
-    /// A permit that nobody has to give back; remembered for a while, because it may be settled.
-    pub fn spent(&mut self, id: KeyId, named: &Named, booking: Booking, paced: bool) -> u64 {
-        let now = self.now;
-        let spent = Spent {
-            key: id,
-            named: named.number(),
-            booking,
-            settled: false,
-            paced,
-        };
-        let serial = self
-            .book
-            .recent
-            .push(spent, |spent| spent.paced && spent.booking.at() > now);
-        self.memory.numbers.make(self.book.index, serial << 1)
+    fn arm_lease(&self, ends: Time, serial: u64) {
+        if ends != NEVER {
+            let number = self.number(Serial::Held(serial));
+            self.memory.timer.arm(ends, Due::Lease(number));
+        }
+    }
+
+    fn disarm_lease(&self, ends: Time, serial: u64) {
+        if ends != NEVER {
+            let number = self.number(Serial::Held(serial));
+            self.memory.timer.disarm(ends, Due::Lease(number));
+        }
     }
 
     pub fn release(&mut self, keys: &mut Keys, serial: u64) -> Status {
         let serial = match Serial::of(serial) {
             Serial::Held(serial) => serial,
-            Serial::Recent(serial) => return self.release_spent(keys, serial),
+            Serial::Paced(serial) => return self.release_paced(keys, serial),
+            Serial::Recent(serial) => {
+                return match self.book.recent.take(serial) {
+                    Some(_) => {
+                        self.stats.released.add(1);
+                        Status::Ok
+                    }
+                    None => Status::Stale,
+                };
+            }
         };
         let Some(key) = self.holder(keys, serial) else {
             return Status::Stale;
@@ -192,21 +208,6 @@ impl Scene<'_> {
         self.unhold(key, serial);
         self.stats.released.add(1);
         self.pump(key);
-        Status::Ok
-    }
-
-    fn release_spent(&mut self, keys: &mut Keys, serial: u64) -> Status {
-        let Some(spent) = self.book.recent.take(serial) else {
-            return Status::Stale;
-        };
-        self.stats.released.add(1);
-        if spent.paced
-            && let Some(key) = keys.find(spent.key, &self.memory.names)
-        {
-            key.named
-                .limits
-                .cancel(&mut key.state, self.now, spent.booking);
-        }
         Status::Ok
     }
 
@@ -222,7 +223,7 @@ impl Scene<'_> {
             self.book.held.remove(&serial);
             return None;
         };
-        if ends.is_some_and(|ends| ends <= self.now) {
+        if ends <= self.now {
             self.lose(key, serial);
             self.pump(key);
             return None;
@@ -234,37 +235,51 @@ impl Scene<'_> {
     fn unhold(&mut self, key: &mut Key, serial: u64) -> Held {
         let held = self.book.held.remove(&serial).expect("a live permit");
         let live = key.live.as_mut().expect("it holds a permit");
-        assert!(
-            live.permits > 0 && live.epoch == held.epoch,
-            "it holds this permit"
-        );
-        live.permits -= 1;
-        if let Some(ends) = held.ends {
-            live.leases.remove(&(ends, serial));
-            let number = self.memory.numbers.make(self.book.index, serial << 1 | 1);
-            self.memory.timer.disarm(ends, Due::Lease(number));
-        }
+        let known = live.permits.remove(&(held.ends, serial));
+        assert!(known && live.epoch == held.epoch, "it holds this permit");
+        self.disarm_lease(held.ends, serial);
         key.named.limits.release(&mut key.state, &held.booking);
         self.stats.in_flight.sub(1);
-        held
+        *held
+    }
+
+    /// Drops some of the records of permits that a reset ended: not all at once, there may be a million.
+    pub fn sweep(&mut self, most: usize) {
+        for _ in 0..most {
+            let Some(ended) = self.book.ended.last_mut() else {
+                return;
+            };
+            match ended.pop_first() {
+                Some((ends, serial)) => {
+                    self.book.held.remove(&serial);
+                    self.disarm_lease(ends, serial);
+                }
+                None => drop(self.book.ended.pop()),
+            }
+        }
     }
 
     /// A lease ended while the permit was held: whoever held it is told. The caller pumps.
     fn lose(&mut self, key: &mut Key, serial: u64) {
         let held = self.unhold(key, serial);
         self.stats.lost.add(1);
-        let permit = self.memory.numbers.make(self.book.index, serial << 1 | 1);
-        self.memory.callbacks.push_lost(permit);
+        let permit = self.number(Serial::Held(serial));
+        if !self.memory.callbacks.push_lost(permit) {
+            self.stats.overloaded.add(1);
+        }
         self.wakes.callbacks();
         let Some(tell) = held.tell else { return };
         if let Some(queue) = tell.queue.upgrade() {
             let (op, user_data) = (tell.op, tell.user_data);
-            queue.push_lost(Decision {
+            let told = queue.push_lost(Decision {
                 permit,
                 op,
                 user_data,
                 ..Decision::of(Status::Stale)
             });
+            if !told {
+                self.stats.overloaded.add(1);
+            }
             self.wakes.queue(queue);
         }
     }
@@ -272,7 +287,7 @@ impl Scene<'_> {
     /// Ends the leases that are over, whether or not the timer has got to it. The caller pumps.
     pub fn expire(&mut self, key: &mut Key) -> bool {
         let mut any = false;
-        while let Some(&(ends, serial)) = key.live.as_ref().and_then(|live| live.leases.first()) {
+        while let Some(&(ends, serial)) = key.live.as_ref().and_then(|live| live.permits.first()) {
             if ends > self.now {
                 break;
             }
@@ -292,24 +307,27 @@ impl Scene<'_> {
     /// Takes back a grant that nobody used: also what it took from rates, as far as settling can. The
     /// caller pumps.
     pub fn give_back(&mut self, key: &mut Key, serial: u64) {
-        let mut booking = match Serial::of(serial) {
-            Serial::Held(serial) => self.unhold(key, serial).booking,
-            Serial::Recent(serial) => match self.book.recent.take(serial) {
-                Some(spent) if spent.named == key.named.number() => spent.booking,
-                Some(_) | None => return,
-            },
+        let spent = match Serial::of(serial) {
+            Serial::Held(serial) => {
+                let mut held = self.unhold(key, serial);
+                let limits = &key.named.limits;
+                limits.settle(&mut key.state, self.now, &mut held.booking, 0);
+                return;
+            }
+            Serial::Recent(serial) => self.book.recent.take(serial),
+            Serial::Paced(serial) => self.book.paced.take(serial),
         };
-        key.named
-            .limits
-            .settle(&mut key.state, self.now, &mut booking, 0);
+        if let Some(mut spent) = spent {
+            spent.correct(key, self.now, 0);
+        }
     }
 
     /// [`Scene::give_back`] for a permit that was granted a while ago.
     pub fn return_unused(&mut self, keys: &mut Keys, serial: u64) {
         let key = match Serial::of(serial) {
             Serial::Held(serial) => self.holder(keys, serial),
-            Serial::Recent(serial) => {
-                let id = self.book.recent.get_mut(serial).map(|spent| spent.key);
+            other => {
+                let id = self.remembered(&other).map(|spent| spent.key());
                 id.and_then(|id| keys.find(id, &self.memory.names))
             }
         };
@@ -322,8 +340,8 @@ impl Scene<'_> {
     pub fn renew(&mut self, keys: &mut Keys, serial: u64, lease: Option<Span>) -> Status {
         let serial = match Serial::of(serial) {
             Serial::Held(serial) => serial,
-            Serial::Recent(serial) => {
-                let known = self.book.recent.get_mut(serial).is_some();
+            other => {
+                let known = self.remembered(&other).is_some();
                 return if known { Status::Ok } else { Status::Stale };
             }
         };
@@ -331,24 +349,24 @@ impl Scene<'_> {
             return Status::Stale;
         };
         let held = self.book.held.get_mut(&serial).expect("it has a holder");
-        let Some(before) = held.ends else {
+        let before = held.ends;
+        if before == NEVER {
             return Status::Ok;
-        };
+        }
         let ends = self.now + lease.unwrap_or(held.lease);
-        held.ends = Some(ends);
+        held.ends = ends;
         let live = key.live.as_mut().expect("it holds a permit");
-        live.leases.remove(&(before, serial));
-        live.leases.insert((ends, serial));
-        let number = self.memory.numbers.make(self.book.index, serial << 1 | 1);
-        self.memory.timer.disarm(before, Due::Lease(number));
-        self.memory.timer.arm(ends, Due::Lease(number));
+        live.permits.remove(&(before, serial));
+        live.permits.insert((ends, serial));
+        self.disarm_lease(before, serial);
+        self.arm_lease(ends, serial);
         Status::Ok
     }
 
     pub fn settle(&mut self, keys: &mut Keys, serial: u64, actual: u64) -> Status {
         let settled = match Serial::of(serial) {
             Serial::Held(serial) => self.settle_held(keys, serial, actual),
-            Serial::Recent(serial) => self.settle_spent(keys, serial, actual),
+            other => self.settle_spent(keys, other, actual),
         };
         if settled.is_none() {
             return Status::Stale;
@@ -368,35 +386,6 @@ impl Scene<'_> {
         key.named
             .limits
             .settle(&mut key.state, self.now, &mut held.booking, actual);
-        Some(())
-    }
-
-    fn settle_spent(&mut self, keys: &mut Keys, serial: u64, actual: u64) -> Option<()> {
-        let spent = self
-            .book
-            .recent
-            .get_mut(serial)
-            .filter(|spent| !spent.settled)?;
-        spent.settled = true;
-        if let Some(key) = keys.find(spent.key, &self.memory.names) {
-            // A key that was forgotten and came back under other limits has nothing of this booking; one
-            // that was changed to other limits says so by its epoch.
-            if key.named.number() == spent.named {
-                key.named
-                    .limits
-                    .settle(&mut key.state, self.now, &mut spent.booking, actual);
-            }
-            return Some(());
-        }
-        // The key was as new and has been forgotten; it may still have to take what was used beyond
-        // the estimate. Where nobody uses these limits any more, nobody would notice.
-        if let Some(named) = self.memory.names.find(spent.named) {
-            let mut key = Key::fresh(spent.key, named, self.now);
-            key.named
-                .limits
-                .settle(&mut key.state, self.now, &mut spent.booking, actual);
-            self.insert(keys, key);
-        }
         Some(())
     }
 }

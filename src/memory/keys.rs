@@ -21,14 +21,12 @@ pub(super) struct Key {
 /// Who holds and who waits. Ordered by arrival, so that leaving from the middle is cheap.
 #[derive(Default)]
 pub(super) struct Live {
-    /// Semaphore permits held.
-    pub permits: u64,
+    /// Semaphore permits held: when they end unless they are renewed, and their serials.
+    pub permits: BTreeSet<(Time, u64)>,
     /// Permits of another epoch were ended by a reset.
     pub epoch: u64,
     /// Fencing number of the latest grant.
     pub fence: u64,
-    /// When permits end that are not renewed: (time, permit's serial).
-    pub leases: BTreeSet<(Time, u64)>,
     /// Waits that nothing was taken for yet, by serial of their operation.
     pub queue: BTreeSet<u64>,
     /// Waits whose time is booked but not yet come.
@@ -47,7 +45,7 @@ impl Key {
     }
 
     /// Nothing would be different if the key had never been used.
-    fn is_forgettable(&self, now: Time) -> bool {
+    pub fn is_forgettable(&self, now: Time) -> bool {
         let idle = self.live.as_ref().is_none_or(|live| live.is_idle(now));
         idle && self.named.limits.fresh_at(&self.state) <= now
     }
@@ -71,8 +69,13 @@ impl Key {
 }
 
 impl Live {
+    /// How many hold or wait.
+    pub fn people(&self) -> usize {
+        self.permits.len() + self.queue.len() + self.booked.len()
+    }
+
     fn is_idle(&self, now: Time) -> bool {
-        let unused = self.permits == 0 && self.queue.is_empty() && self.booked.is_empty();
+        let unused = self.people() == 0;
         // A fencing number that ran ahead of the clock must not be handed out again.
         unused && self.fence < now.0
     }
@@ -165,22 +168,25 @@ impl Slot {
     }
 }
 
-/// Sixteen small tables rather than one: growing one is short.
+/// Many small tables rather than one, and more the more keys there are, so that to grow is always short.
+/// One after another is split in two (linear hashing): there is never more to move at once than a table.
 pub(super) struct Keys {
-    tables: [Table<Slot>; Keys::TABLES],
+    tables: Vec<Table<Slot>>,
 }
 
-impl Keys {
-    const TABLES: usize = 16;
+/// Keys of a table beyond which there are to be more tables.
+const CROWDED: usize = 256;
 
+impl Keys {
     pub fn new() -> Keys {
         Keys {
-            tables: [const { Table::new() }; Keys::TABLES],
+            tables: vec![Table::new()],
         }
     }
 
     pub fn slot(&mut self, id: KeyId) -> Option<&mut Slot> {
-        self.table(id).find(id)
+        let table = self.table(id);
+        self.tables[table].find(id)
     }
 
     /// The whole key. Not for the busiest paths: see [`Slot::full`].
@@ -193,9 +199,21 @@ impl Keys {
     pub fn insert(&mut self, key: Key, now: Time, names: &Names) -> usize {
         let id = key.id;
         let table = self.table(id);
-        let Err(slot) = table.insert(id, key.into_slot()) else {
+        let Err(slot) = self.tables[table].insert(id, key.into_slot()) else {
             return 0;
         };
+        let forgotten = self.forget_idle(table, now, names);
+        if self.tables[table].len() > CROWDED {
+            self.split();
+        }
+        let table = self.table(id);
+        let added = self.tables[table].insert(id, slot);
+        assert!(added.is_ok(), "room was made");
+        forgotten
+    }
+
+    fn forget_idle(&mut self, table: usize, now: Time, names: &Names) -> usize {
+        let table = &mut self.tables[table];
         let before = table.len();
         let mut known: Option<Arc<Named>> = None;
         table.sift(|Entry { id, value }| match value {
@@ -218,10 +236,25 @@ impl Keys {
                 None
             }
         });
-        let forgotten = before - table.len();
-        let added = table.insert(id, slot);
-        assert!(added.is_ok(), "room was made");
-        forgotten
+        before - table.len()
+    }
+
+    /// One table more: that which is next in line gives it half of its keys.
+    fn split(&mut self) {
+        let tables = self.tables.len();
+        let half = tables - (1 << tables.ilog2());
+        let mut moved = Vec::new();
+        self.tables.push(Table::new());
+        let mut old = std::mem::replace(&mut self.tables[half], Table::new());
+        old.sift(|entry| {
+            if self.table(entry.id) == half {
+                return Some(entry);
+            }
+            moved.push(entry);
+            None
+        });
+        self.tables[half] = old;
+        self.tables[tables].fill(moved);
     }
 
     /// Forgets all. Answers how many there were, and how many permits were held on them.
@@ -232,13 +265,30 @@ impl Keys {
             keys += 1;
             match &entry.value {
                 Slot::Plain(plain) => names.of_plain(plain.named()).uncount_key(),
-                Slot::Full(key) => permits += key.live.as_ref().map_or(0, |live| live.permits),
+                Slot::Full(key) => {
+                    permits += key
+                        .live
+                        .as_ref()
+                        .map_or(0, |live| live.permits.len() as u64)
+                }
             }
         }
         (keys, permits)
     }
 
-    fn table(&mut self, id: KeyId) -> &mut Table<Slot> {
-        &mut self.tables[id.table() % Keys::TABLES]
+    pub fn tables(&self) -> &[Table<Slot>] {
+        &self.tables
+    }
+
+    /// Which table a key is in: by as many bits as tell all tables apart, or one less where that table is
+    /// yet to be made.
+    fn table(&self, id: KeyId) -> usize {
+        let mask = self.tables.len().next_power_of_two() - 1;
+        let table = id.table() & mask;
+        if table < self.tables.len() {
+            table
+        } else {
+            table & mask >> 1
+        }
     }
 }

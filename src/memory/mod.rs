@@ -8,16 +8,19 @@
 //! callbacks, a parker, the names. What is woken is woken after the shard's lock is released; no
 //! callback and no user code runs under any lock.
 mod admit;
+mod census;
 mod held;
 mod keys;
 mod names;
+mod paced;
 mod scene;
+mod spent;
 mod table;
 mod wait;
 mod whole;
 
 use crate::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -28,7 +31,7 @@ use crate::fork::Lent;
 use crate::limit::decide::Limits;
 use crate::limit::time::{Span, Time};
 use crate::op::{Parker, Request, Sink, cancel_completed};
-use crate::permit::Numbers;
+use crate::permit::{Numbers, Operations};
 use crate::queue::{Queue, Queues};
 use crate::stats::Stats;
 use crate::timer::{Due, Fire, Timer};
@@ -38,6 +41,7 @@ use keys::Keys;
 use names::Names;
 use scene::{Scene, Shard};
 
+pub use census::Census;
 pub use names::Named;
 
 /// What a memory backend is made with.
@@ -65,8 +69,7 @@ pub struct Memory {
     numbers: Numbers,
     queues: Queues,
     shards: Box<[Mutex<Shard>]>,
-    /// Serial of the next operation; counts over all shards, so that it tells who came first.
-    next_op: AtomicU64,
+    operations: Operations,
     waiting: AtomicUsize,
     closed: AtomicBool,
 }
@@ -91,7 +94,7 @@ impl Memory {
             shards: shards
                 .map(|i| Mutex::new(Shard::new(i, Numbers::start(names.seed(i)))))
                 .collect(),
-            next_op: AtomicU64::new(Numbers::start(names.seed(Numbers::SHARDS))),
+            operations: Operations::new(Numbers::start(names.seed(Numbers::SHARDS))),
             names,
             waiting: AtomicUsize::new(0),
             closed: AtomicBool::new(false),
@@ -225,7 +228,7 @@ impl Memory {
     /// none, and a grant that was not taken yet is given back. STALE: it was taken before.
     pub fn cancel(&self, op: u64, detach: bool) -> Status {
         let (shard, serial) = match self.numbers.read(op) {
-            Ok(number) => number,
+            Ok((shard, serial)) => (shard, self.operations.find(serial)),
             Err(status) => return status,
         };
         if self.at(shard, |keys, scene| scene.cancel(keys, serial, detach)) {
@@ -246,9 +249,8 @@ impl Memory {
     /// many there were.
     pub fn cancel_waits(&self, user_data: u64) -> usize {
         let shards = 0..Numbers::SHARDS;
-        let theirs = |given: u64, _: &Sink| given == user_data;
         shards
-            .map(|i| self.at(i, |keys, scene| scene.cancel_all(keys, false, theirs)))
+            .map(|i| self.at(i, |keys, scene| scene.cancel_tagged(keys, user_data)))
             .sum()
     }
 
@@ -326,6 +328,7 @@ impl Memory {
     /// Does what is due for an operation, and answers when it is to be attended again.
     fn attend(&self, op: u64) -> Option<Time> {
         let (shard, serial) = self.numbers.read(op).expect("an operation of this backend");
+        let serial = self.operations.find(serial);
         self.at(shard, |keys, scene| {
             scene.wait_due(keys, serial);
             scene.book.waits.get(&serial)?.due
@@ -334,7 +337,7 @@ impl Memory {
 
     /// Number and serial of a new operation.
     fn next_op(&self, shard: usize) -> (u64, u64) {
-        let serial = self.next_op.fetch_add(1, Ordering::Relaxed);
+        let serial = self.operations.next();
         (self.numbers.make(shard, serial), serial)
     }
 

@@ -3,7 +3,7 @@
 //! A key is known by a 128-bit hash of its bytes, keyed by its name and its kinds of limit. No bytes are
 //! kept, and nobody who does not know the seed can make two keys meet.
 use crate::sync::Mutex;
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
@@ -92,7 +92,7 @@ fn hash(secret: (u64, u64), bytes: &[u8]) -> KeyId {
 }
 
 /// The identity of a key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct KeyId {
     low: u64,
     high: u64,
@@ -127,9 +127,12 @@ pub(super) struct Names {
 
 #[derive(Default)]
 struct Families {
-    by_identity: HashMap<u128, Weak<Family>>,
-    by_number: HashMap<u64, Arc<Named>>,
+    by_identity: BTreeMap<u128, Weak<Family>>,
+    by_number: BTreeMap<u64, Arc<Named>>,
     next_number: u64,
+    /// Up to where what nobody uses was looked for.
+    seen_identity: u128,
+    seen_number: u64,
 }
 
 impl Names {
@@ -188,8 +191,8 @@ impl Names {
         });
         members.push(Arc::downgrade(&named));
         drop(members);
-        families.drop_unused();
         families.by_number.insert(number, named.clone());
+        families.drop_unused();
         named
     }
 
@@ -229,26 +232,39 @@ impl Families {
         self.by_identity.insert(identity, Arc::downgrade(&family));
         family
     }
-    /// Before the maps grow, clears away what nobody uses: bounded, and rare enough. Under the lock no
-    /// number can be looked up, and under that of its family no member be found by name.
+
+    /// Looks at the next few of all for what nobody uses, and drops it: each new one pays for two, so there
+    /// are never many. Under the lock no number can be looked up, and under that of its family no member
+    /// be found by name.
     fn drop_unused(&mut self) {
-        if self.by_number.len() == self.by_number.capacity() {
-            self.by_number.retain(|_, named| {
-                let family = named.family.clone();
-                let mut members = family.members.lock();
-                let used =
-                    Arc::strong_count(named) > 1 || named.plain_keys.load(Ordering::Acquire) > 0;
-                if !used {
-                    members.retain(|member| member.as_ptr() != Arc::as_ptr(named));
-                }
-                used
-            });
-            self.by_number.reserve(self.by_number.len());
+        for _ in 0..2 {
+            self.drop_unused_number();
+            self.drop_unused_identity();
         }
-        if self.by_identity.len() == self.by_identity.capacity() {
-            self.by_identity
-                .retain(|_, family| family.strong_count() > 0);
-            self.by_identity.reserve(self.by_identity.len());
+    }
+
+    fn drop_unused_number(&mut self) {
+        let Some((&number, named)) = self.by_number.range(self.seen_number..).next() else {
+            self.seen_number = 0;
+            return;
+        };
+        self.seen_number = number + 1;
+        let family = named.family.clone();
+        let mut members = family.members.lock();
+        if Arc::strong_count(named) == 1 && named.plain_keys.load(Ordering::Acquire) == 0 {
+            members.retain(|member| member.as_ptr() != Arc::as_ptr(named));
+            self.by_number.remove(&number);
+        }
+    }
+
+    fn drop_unused_identity(&mut self) {
+        let Some((&identity, family)) = self.by_identity.range(self.seen_identity..).next() else {
+            self.seen_identity = 0;
+            return;
+        };
+        self.seen_identity = identity.wrapping_add(1);
+        if family.strong_count() == 0 {
+            self.by_identity.remove(&identity);
         }
     }
 }
@@ -282,12 +298,12 @@ mod tests {
         }
         let families = names.families.lock();
         assert!(
-            families.by_number.len() < 1_000,
+            families.by_number.len() < 20_000,
             "{}",
             families.by_number.len()
         );
         assert!(
-            families.by_identity.len() < 1_000,
+            families.by_identity.len() < 20_000,
             "{}",
             families.by_identity.len()
         );

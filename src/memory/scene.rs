@@ -1,10 +1,12 @@
 //! One shard with its lock held: where everything that concerns its keys is decided.
 
-use hashbrown::HashMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::Memory;
-use super::held::{Held, Spent};
+use super::held::Held;
 use super::keys::{Key, Keys};
+use super::paced::Paced;
+use super::spent::Spent;
 use super::wait::Wait;
 use crate::decision::Status;
 use crate::limit::time::Time;
@@ -14,20 +16,28 @@ use crate::stats::Stripe;
 
 /// A part of the keys and everything about them, under one lock.
 pub(super) struct Shard {
-    keys: Keys,
-    book: Book,
+    pub keys: Keys,
+    pub book: Book,
 }
 
-/// Permits and waits of a shard's keys.
+/// Permits and waits of a shard's keys. What grows with their number is a tree: a hash table or a vector
+/// would stand still at times to move all that it holds.
 pub(super) struct Book {
     pub index: usize,
     /// Semaphore permits, by serial.
-    pub held: HashMap<u64, Held>,
-    pub next_held: u64,
+    pub held: BTreeMap<u64, Box<Held>>,
+    /// Of semaphore permits and paced ones.
+    pub next_serial: u64,
     /// Permits that need not come back.
     pub recent: Recent<Spent>,
+    /// Those whose callers sleep to a time ahead.
+    pub paced: Paced,
+    /// Permits that resets have ended and whose records are still to be dropped.
+    pub ended: Vec<BTreeSet<(Time, u64)>>,
     /// Operations under way, by serial.
-    pub waits: HashMap<u64, Wait>,
+    pub waits: BTreeMap<u64, Box<Wait>>,
+    /// The same by what they are cancelled by: `user_data`, serial.
+    pub tags: BTreeSet<(u64, u64)>,
     /// The latest epoch of a key; see [`super::keys::Live`].
     pub epoch: u64,
 }
@@ -48,15 +58,21 @@ impl Shard {
             keys: Keys::new(),
             book: Book {
                 index,
-                held: HashMap::new(),
-                next_held: first,
+                held: BTreeMap::new(),
+                next_serial: first,
                 recent: Recent::new(first),
-                waits: HashMap::new(),
+                paced: Paced::default(),
+                ended: Vec::new(),
+                waits: BTreeMap::new(),
+                tags: BTreeSet::new(),
                 epoch: 0,
             },
         }
     }
 }
+
+/// Records of ended permits that one call drops.
+const SWEPT: usize = 32;
 
 impl Memory {
     /// Acts on a shard at the present time, then wakes whom that concerns.
@@ -75,6 +91,7 @@ impl Memory {
             wakes: Wakes::default(),
             stats: self.stats.stripe(shard),
         };
+        scene.sweep(SWEPT);
         let result = act(keys, &mut scene);
         let wakes = scene.wakes;
         drop(guard);

@@ -57,25 +57,26 @@ impl<T> Table<T> {
 
     /// Makes room, after leaving out what `keep` gives up. The work is paid for by the entries added
     /// since, because the room is a share of what stays.
-    pub fn sift(&mut self, mut keep: impl FnMut(Entry<T>) -> Option<Entry<T>>) {
+    pub fn sift(&mut self, keep: impl FnMut(Entry<T>) -> Option<Entry<T>>) {
         let old = std::mem::replace(self, Table::new());
-        let kept: Vec<Entry<T>> = old
-            .places
-            .into_iter()
-            .flatten()
-            .filter_map(&mut keep)
-            .collect();
-        self.homes = 8 + kept.len() + kept.len() / 3;
-        let last = kept
+        let mut kept = Vec::with_capacity(old.entries);
+        kept.extend(old.places.into_iter().flatten().filter_map(keep));
+        self.fill(kept);
+    }
+
+    /// Makes an empty table one of these entries, which are in order.
+    pub fn fill(&mut self, entries: Vec<Entry<T>>) {
+        self.homes = 8 + entries.len() + entries.len() / 3;
+        let last = entries
             .iter()
             .fold(0, |next, entry| self.home(entry.id).max(next) + 1);
         self.places
             .resize_with(last.max(self.homes) + OVERHANG, || None);
+        self.entries = entries.len();
         let mut next = 0;
-        for entry in kept {
+        for entry in entries {
             let place = self.home(entry.id).max(next);
             self.places[place] = Some(entry);
-            self.entries += 1;
             next = place + 1;
         }
     }

@@ -55,8 +55,15 @@ impl Scene<'_> {
     }
 
     /// Begins a wait, at the end of the queue or booked for `at`. Answers how many wait before it.
-    pub fn enter(&mut self, key: &mut Key, serial: u64, wait: Wait, at: Option<Time>) -> usize {
+    pub fn enter(
+        &mut self,
+        key: &mut Key,
+        serial: u64,
+        wait: Box<Wait>,
+        at: Option<Time>,
+    ) -> usize {
         let deadline = wait.deadline;
+        self.book.tags.insert((wait.user_data, serial));
         self.book.waits.insert(serial, wait);
         let live = key.live(&mut self.book.epoch);
         let ahead = live.queue.len() + live.booked.len();
@@ -181,7 +188,11 @@ impl Scene<'_> {
                 // Leases that end at this very time make room first.
                 self.expire(key);
                 self.pump(key);
-                let queued = self.book.waits.get(&serial).is_some_and(Wait::is_queued);
+                let queued = self
+                    .book
+                    .waits
+                    .get(&serial)
+                    .is_some_and(|wait| wait.is_queued());
                 if queued {
                     self.end(key, serial, Status::Denied);
                 }
@@ -253,7 +264,7 @@ impl Scene<'_> {
     }
 
     /// Takes a wait out and gives back what was booked for it.
-    pub fn abandon(&mut self, key: &mut Key, serial: u64) -> Wait {
+    pub fn abandon(&mut self, key: &mut Key, serial: u64) -> Box<Wait> {
         let mut wait = self.remove(key, serial);
         if let Stage::Booked(booking) = std::mem::replace(&mut wait.stage, Stage::Queued) {
             let cancelled = key.named.limits.cancel(&mut key.state, self.now, booking);
@@ -262,17 +273,17 @@ impl Scene<'_> {
         wait
     }
 
-    fn remove(&mut self, key: &mut Key, serial: u64) -> Wait {
+    fn remove(&mut self, key: &mut Key, serial: u64) -> Box<Wait> {
         self.disarm(serial);
         let live = key.live.as_mut().expect("somebody waits");
         let known = live.queue.remove(&serial) | live.booked.remove(&serial);
         assert!(known, "a wait is known to its key");
         self.memory.waiting.fetch_sub(1, Ordering::Relaxed);
         self.stats.waiting.sub(1);
-        self.book
-            .waits
-            .remove(&serial)
-            .expect("a wait of this shard")
+        let wait = self.book.waits.remove(&serial);
+        let wait = wait.expect("a wait of this shard");
+        self.book.tags.remove(&(wait.user_data, serial));
+        wait
     }
 
     /// As [`Scene::arm`] with nothing, for a wait that is over.

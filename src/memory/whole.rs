@@ -4,11 +4,14 @@ use std::sync::Arc;
 use super::keys::{Key, Keys};
 use super::names::{KeyId, Named};
 use super::scene::Scene;
-use super::wait::Stage;
+use super::wait::{Stage, Wait};
 use crate::decision::Status;
 use crate::limit::time::Span;
 use crate::op::Sink;
 use crate::queue::Queue;
+
+/// Records of permits that a reset drops itself; more are dropped by the calls that follow.
+const ENDED: usize = 256;
 
 impl Scene<'_> {
     /// Nothing starts on a key for so long; what is booked is booked anew.
@@ -60,11 +63,11 @@ impl Scene<'_> {
         };
         self.start_due(key);
         key.named.limits.reset(&mut key.state, self.now);
-        self.book.recent.forget(|spent| spent.is_on(id));
+        self.book.recent.forget(|spent| spent.key() == id);
+        self.book.paced.forget(id);
         let Some(live) = &mut key.live else { return };
-        self.stats.in_flight.sub(live.permits);
-        live.permits = 0;
-        live.leases.clear();
+        self.stats.in_flight.sub(live.permits.len() as u64);
+        self.book.ended.push(std::mem::take(&mut live.permits));
         self.book.epoch += 1;
         live.epoch = self.book.epoch;
         let booked = std::mem::take(&mut live.booked);
@@ -76,6 +79,7 @@ impl Scene<'_> {
             self.arm(serial, deadline);
         }
         self.pump(key);
+        self.sweep(ENDED);
     }
 
     /// Ends a wait. False: it is over already. A detached one does not hear of it, except a thread, which
@@ -99,34 +103,27 @@ impl Scene<'_> {
         true
     }
 
-    /// Ends all waits that match, in the order in which they came. Answers how many there were.
-    pub fn cancel_all(
-        &mut self,
-        keys: &mut Keys,
-        detach: bool,
-        matches: impl Fn(u64, &Sink) -> bool,
-    ) -> usize {
-        let waits = self.book.waits.iter();
-        let chosen = waits.filter(|(_, wait)| matches(wait.user_data, &wait.sink));
-        let mut serials: Vec<u64> = chosen.map(|(serial, _)| *serial).collect();
-        serials.sort_unstable();
-        serials
-            .into_iter()
-            .filter(|serial| self.cancel(keys, *serial, detach))
-            .count()
+    /// Ends all waits with this `user_data`, in the order in which they came. Answers how many there were.
+    pub fn cancel_tagged(&mut self, keys: &mut Keys, user_data: u64) -> usize {
+        let theirs = self.book.tags.range((user_data, 0)..=(user_data, u64::MAX));
+        let serials: Vec<u64> = theirs.map(|(_, serial)| *serial).collect();
+        let cancelled = |serial: &u64| self.cancel(keys, *serial, false);
+        serials.into_iter().filter(cancelled).count()
     }
 
-    /// Detaches all waits whose completions would go to a queue.
+    /// Detaches all waits whose completions would go to a queue, in the order in which they came.
     pub fn detach_queue(&mut self, keys: &mut Keys, queue: &Arc<Queue>) {
-        let theirs =
-            |_: u64, sink: &Sink| matches!(sink, Sink::Queue(other) if Arc::ptr_eq(other, queue));
-        self.cancel_all(keys, true, theirs);
+        let theirs = |wait: &Wait| matches!(&wait.sink, Sink::Queue(of) if Arc::ptr_eq(of, queue));
+        let waits = self.book.waits.iter().filter(|(_, wait)| theirs(wait));
+        let serials: Vec<u64> = waits.map(|(serial, _)| *serial).collect();
+        for serial in serials {
+            self.cancel(keys, serial, true);
+        }
     }
 
     /// Ends everything: waits with CLOSED, permits are released, keys forgotten.
     pub fn close(&mut self, keys: &mut Keys) {
-        let mut serials: Vec<u64> = self.book.waits.keys().copied().collect();
-        serials.sort_unstable();
+        let serials: Vec<u64> = self.book.waits.keys().copied().collect();
         for serial in serials {
             self.wait_due(keys, serial);
             let Some(wait) = self.book.waits.get(&serial) else {
@@ -142,6 +139,8 @@ impl Scene<'_> {
         self.stats.in_flight.sub(permits);
         self.stats.released.add(permits);
         self.book.held.clear();
+        self.book.ended.clear();
         self.book.recent.forget(|_| true);
+        self.book.paced.clear();
     }
 }

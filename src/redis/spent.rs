@@ -29,7 +29,7 @@ impl Scene<'_> {
             settled: false,
             paced,
         };
-        let serial = self.shard.recent.push(spent, |_| false);
+        let serial = self.shard.recent.push(spent);
         self.stats.granted.add(1);
         self.redis.numbers.make(self.index, serial << 1)
     }

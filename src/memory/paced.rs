@@ -1,0 +1,79 @@
+//! Permits of bookings ahead, which their callers sleep to by themselves and may give back before: each
+//! is remembered until its time, however many others come meanwhile.
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::names::KeyId;
+use super::spent::Spent;
+use crate::limit::time::Time;
+
+/// Those of one shard, by serial.
+#[derive(Default)]
+pub(super) struct Paced {
+    records: BTreeMap<u64, Spent>,
+    /// When their times come.
+    due: BTreeSet<(Time, u64)>,
+    of_key: BTreeSet<(KeyId, u64)>,
+}
+
+impl Paced {
+    /// Kept without asking: they may be settled.
+    const KEPT: usize = 1024;
+    /// Kept at most, while their times are to come.
+    const MOST: usize = 65_536;
+
+    pub fn insert(&mut self, serial: u64, spent: Spent, now: Time) {
+        // Two out for one in: so what a rush has left goes away again.
+        self.trim(now);
+        self.trim(now);
+        if self.records.len() >= Paced::MOST {
+            self.forget_first();
+        }
+        self.due.insert((spent.at(), serial));
+        self.of_key.insert((spent.key(), serial));
+        self.records.insert(serial, spent);
+    }
+
+    /// Forgets one whose time has come, if there are many.
+    pub fn trim(&mut self, now: Time) {
+        let over = |&(at, _): &(Time, u64)| at <= now;
+        if self.records.len() > Paced::KEPT && self.due.first().is_some_and(over) {
+            self.forget_first();
+        }
+    }
+
+    fn forget_first(&mut self) {
+        if let Some(&(_, serial)) = self.due.first() {
+            self.take(serial);
+        }
+    }
+
+    pub fn get_mut(&mut self, serial: u64) -> Option<&mut Spent> {
+        self.records.get_mut(&serial)
+    }
+
+    pub fn take(&mut self, serial: u64) -> Option<Spent> {
+        let spent = self.records.remove(&serial)?;
+        self.due.remove(&(spent.at(), serial));
+        self.of_key.remove(&(spent.key(), serial));
+        Some(spent)
+    }
+
+    /// Forgets those of a key.
+    pub fn forget(&mut self, key: KeyId) {
+        let theirs = |paced: &Paced| {
+            let first = paced.of_key.range((key, 0)..).next().copied();
+            first.filter(|(of, _)| *of == key)
+        };
+        while let Some((_, serial)) = theirs(self) {
+            self.take(serial);
+        }
+    }
+
+    pub fn clear(&mut self) {
+        *self = Paced::default();
+    }
+
+    pub fn len(&self) -> usize {
+        self.records.len()
+    }
+}

@@ -1,0 +1,215 @@
+//! No call stands still to move all there is: however many keys, permits and waits there are, what one
+//! call allocates and frees stays small. A hash table that doubles, or a vector, would show here as one
+//! call with megabytes; counted, so that a busy machine changes nothing.
+mod counted;
+#[path = "../memory/kit.rs"]
+#[allow(dead_code)]
+mod kit;
+mod steady;
+
+use std::sync::Arc;
+
+use limiter::decision::Status::*;
+use limiter::limit::rule::{Limit, Rule};
+use limiter::limit::time::Span;
+use limiter::memory::{Memory, Named, Options};
+use limiter::op::Request;
+
+use counted::call;
+use kit::*;
+
+const MANY: u64 = 200_000;
+const WAITS: u64 = 100_000;
+
+fn take(memory: &Memory, named: &Arc<Named>, key: u64) -> u64 {
+    let key = key.to_le_bytes();
+    let decision = call(|| memory.acquire_blocking(named, &on(&key, 1, Some(Span::ZERO))));
+    assert_eq!(decision.status, Ok);
+    decision.permit
+}
+
+#[test]
+fn very_many_keys() {
+    let world = World::new();
+    let limiter = world.limiter("n", [tb(2, 1, SEC)]);
+    for key in 0..MANY {
+        take(&world.memory, &limiter, key);
+    }
+    let largest = world.memory.census().largest_table;
+    assert!(largest < 800, "{largest}");
+    world.pass(SEC);
+    // All of them are forgotten on the way.
+    for key in MANY..2 * MANY {
+        take(&world.memory, &limiter, key);
+    }
+}
+
+#[test]
+fn very_many_permits_on_as_many_keys() {
+    let world = World::new();
+    let limiter = world.limiter("n", [sem(1)]);
+    let permits: Vec<u64> = (0..MANY)
+        .map(|key| take(&world.memory, &limiter, key))
+        .collect();
+    for permit in permits {
+        assert_eq!(call(|| world.memory.release(permit)), Ok);
+    }
+    for key in MANY..MANY + MANY / 2 {
+        let permit = take(&world.memory, &limiter, key);
+        assert_eq!(call(|| world.memory.release(permit)), Ok);
+    }
+}
+
+#[test]
+fn very_many_permits_on_one_key_and_their_leases() {
+    let world = World::new();
+    for rule in [sem(MANY), leased(MANY, Span::secs(60))] {
+        let limiter = world.limiter("n", [rule]);
+        let permits: Vec<u64> = (0..MANY)
+            .map(|_| take(&world.memory, &limiter, 0))
+            .collect();
+        for permit in &permits[..permits.len() / 2] {
+            assert_eq!(call(|| world.memory.renew(*permit, None)), Ok);
+            assert_eq!(call(|| world.memory.release(*permit)), Ok);
+        }
+        // A reset ends half of the permits, and others are made and ended on their records.
+        let key = 0u64.to_le_bytes();
+        assert_eq!(call(|| world.memory.reset(&limiter, &key)), Ok);
+        assert_eq!(world.totals().in_flight, 0);
+        for permit in &permits[permits.len() / 2..] {
+            assert_eq!(call(|| world.memory.release(*permit)), Stale);
+        }
+        assert_eq!(world.memory.census().held, 0);
+        assert_eq!(world.memory.census().events, 0);
+    }
+}
+
+#[test]
+fn a_reset_leaves_its_records_to_the_calls_that_follow() {
+    let world = World::new();
+    let limiter = world.limiter("n", [leased(MANY, Span::secs(60))]);
+    for _ in 0..100_000 {
+        take(&world.memory, &limiter, 0);
+    }
+    let key = 0u64.to_le_bytes();
+    assert_eq!(call(|| world.memory.reset(&limiter, &key)), Ok);
+    for _ in 0..100_000 / 16 {
+        call(|| world.memory.peek(&limiter, &on(&key, 1, EVER)));
+    }
+    let census = world.memory.census();
+    assert_eq!((census.held, census.people, census.events), (0, 0, 0));
+}
+
+#[test]
+fn a_hundred_thousand_waits_on_one_key_and_their_completions() {
+    let world = World::new();
+    let queue = world.queue();
+    for (name, rules) in [
+        ("queued", vec![sem(1)]),
+        ("booked", vec![tb(1, 1, SEC)]),
+        ("paced", vec![pacer(1, SEC, 0)]),
+    ] {
+        let limiter = world.limiter(name, rules);
+        let held = take(&world.memory, &limiter, 0);
+        let key = 0u64.to_le_bytes();
+        let wait = |n| Request {
+            user_data: n,
+            ..on(&key, 1, Some(Span::secs(WAITS + n)))
+        };
+        let ops: Vec<u64> = (0..WAITS)
+            .map(|n| call(|| world.submit(&limiter, &queue, wait(n))))
+            .map(|pending| pending.op)
+            .collect();
+        assert_eq!(world.totals().waiting, WAITS);
+        call(|| world.memory.release(held));
+        for (n, op) in ops.into_iter().enumerate() {
+            let status = match n % 2 {
+                0 => call(|| world.memory.cancel(op, false)),
+                _ => call(|| match world.memory.cancel_waits(n as u64) {
+                    1 => Ok,
+                    _ => Stale,
+                }),
+            };
+            assert!(status == Ok || name == "queued");
+        }
+        assert_eq!(world.totals().waiting, 0);
+        let mut polled = 0;
+        while polled < WAITS {
+            let some = call(|| queue.poll(1, Some(std::time::Duration::ZERO))).unwrap();
+            polled += some.len() as u64;
+        }
+        assert_eq!(world.memory.census().waits, 0);
+    }
+}
+
+#[test]
+fn a_hundred_thousand_waits_on_as_many_keys() {
+    let world = World::new();
+    let queue = world.queue();
+    let limiter = world.limiter("n", [tb(1, 1, SEC)]);
+    for n in 0..WAITS {
+        let key = n.to_le_bytes();
+        take(&world.memory, &limiter, n);
+        let pending = call(|| world.submit(&limiter, &queue, on(&key, 1, EVER)));
+        assert_eq!(pending.status, Pending);
+    }
+    world.pass(SEC);
+    assert_eq!(done(&queue).len(), WAITS as usize);
+    assert_eq!(world.memory.census().waits, 0);
+}
+
+#[test]
+fn bookings_that_their_callers_sleep_to() {
+    let world = World::new();
+    let limiter = world.limiter("n", [tb(1, 1, SEC)]);
+    let key = 0u64.to_le_bytes();
+    let mut permits = Vec::new();
+    for _ in 0..WAITS {
+        permits.push(call(|| world.memory.pace(&limiter, &on(&key, 1, EVER))).permit);
+    }
+    for permit in permits.into_iter().rev().take(50_000) {
+        assert_eq!(call(|| world.memory.release(permit)), Ok);
+    }
+}
+
+#[test]
+fn a_log_of_very_many_admissions() {
+    let options = Options {
+        max_waiting: 10,
+        ..OPTIONS
+    };
+    let world = World::with(limiter::clock::Clock::virtual_clock(), options, None);
+    let limiter = world.limiter("n", [slide(2 * MANY, Span::secs(60))]);
+    for _ in 0..MANY {
+        take(&world.memory, &limiter, 0);
+        world.pass(Span(1));
+    }
+    let permit = take(&world.memory, &limiter, 0);
+    assert_eq!(call(|| world.memory.settle(permit, 5)), Ok);
+    let key = 0u64.to_le_bytes();
+    let remaining = |world: &World| {
+        let peek = call(|| world.memory.peek(&limiter, &on(&key, 0, EVER)));
+        peek.remaining
+    };
+    assert_eq!(remaining(&world), MANY - 5);
+    world.pass(Span::secs(60));
+    assert_eq!(remaining(&world), 2 * MANY);
+    take(&world.memory, &limiter, 0);
+}
+
+#[test]
+fn many_names() {
+    let world = World::new();
+    let limit = Limit {
+        rule: Rule::Unlimited,
+        per_call: false,
+    };
+    let limits = limiter::limit::decide::Limits::new(vec![limit], 0).unwrap();
+    let mut kept = Vec::new();
+    for n in 0..100_000u64 {
+        let named = call(|| world.memory.limiter(&n.to_le_bytes(), limits.clone()));
+        if n % 2 == 0 {
+            kept.push(named);
+        }
+    }
+}
