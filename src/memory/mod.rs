@@ -267,7 +267,7 @@ impl Memory {
     }
 
     /// Gives back what an untaken completion granted.
-    fn return_grant(&self, decision: &Decision) {
+    pub fn return_grant(&self, decision: &Decision) {
         if let (Status::Ok, Ok((shard, serial))) =
             (decision.status, self.numbers.read(decision.permit))
         {

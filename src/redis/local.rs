@@ -10,16 +10,20 @@ use std::time::{Duration, Instant};
 use super::census::Census;
 use super::driver::Thread;
 use super::flight::Carrier;
+use super::held::Terms;
 use super::keys::Names;
-use super::link::{Class, Lane, Request};
+use super::link::{self, Class, Lane};
+use super::ops::Stage;
 use super::wire::Id;
-use super::{Named, Redis, policy};
+use super::{Named, Redis, Scene, policy};
 use crate::callback::Callbacks;
 use crate::config::{Config, FailurePolicy};
 use crate::decision::{DEGRADED, Decision, Status};
 use crate::limit::decide::{Limits, Outcome};
+use crate::limit::time::Span;
 use crate::limit::weights::Weights;
 use crate::memory::{self, Memory};
+use crate::op::{self, Relay, Request, Sink};
 use crate::permit::Numbers;
 use crate::stats::{Stats, Totals};
 
@@ -67,8 +71,13 @@ impl Local {
         self.memory.get()
     }
 
+    /// What is to be added to Redis's: a wait that was passed on is counted there.
     pub fn totals(&self) -> Totals {
-        self.stats.totals()
+        Totals {
+            waiting: 0,
+            cancelled: 0,
+            ..self.stats.totals()
+        }
     }
 }
 
@@ -100,7 +109,7 @@ impl Redis {
     }
 
     /// The backend that stands in.
-    fn stand_in(&self) -> &Arc<Memory> {
+    pub(super) fn stand_in(&self) -> &Arc<Memory> {
         self.local.memory.get_or_init(|| {
             let config = &self.options.config;
             let options = memory::Options {
@@ -168,6 +177,90 @@ impl Redis {
         decision
     }
 
+    /// Where a change that Redis did not take has its effect in this process at least.
+    pub(super) fn part_here(
+        &self,
+        named: &Named,
+        status: Status,
+    ) -> Option<(&Arc<Memory>, Arc<memory::Named>)> {
+        let failed = matches!(status, Status::Backend | Status::UnknownOutcome);
+        if !failed || self.policy(named) != FailurePolicy::Local {
+            return None;
+        }
+        let memory = self.stand_in();
+        Some((memory, named.stand_in.on(memory)))
+    }
+
+    /// Decides a wait in this process that Redis did not answer.
+    pub(super) fn take_over(&self, shard: usize, serial: u64, terms: Option<Terms>) {
+        let asked = self.at(shard, |scene| {
+            let now = scene.now;
+            let number = scene.number(serial);
+            let wait = scene.shard.waits.get(&serial)?;
+            let queue = match &wait.sink {
+                Sink::Queue(queue) => Some(queue.clone()),
+                _ => None,
+            };
+            let left = wait.deadline.map(|deadline| deadline.since(now));
+            let (key, weights) = (wait.key.clone(), wait.weights.clone());
+            Some((key, weights, left, wait.user_data, number, queue))
+        });
+        let Some((key, weights, left, user_data, op, queue)) = asked else {
+            return;
+        };
+        let request = Request {
+            key: &key.bytes,
+            weights: match &weights {
+                Weights::One(weight) => op::Weights::Same(*weight),
+                Weights::Each(each) => op::Weights::Each(each),
+            },
+            wait: left,
+            lease: terms.map(|terms| terms.lease),
+            renew: terms.is_none_or(|terms| terms.renew),
+            tell_lost: terms.is_some_and(|terms| terms.tell),
+            user_data,
+        };
+        let redis = self.me.clone();
+        let then = Box::new(move |decision| {
+            if let Some(redis) = redis.upgrade() {
+                redis.answered_here(shard, serial, decision);
+            }
+        });
+        let memory = self.stand_in();
+        let part = key.named.stand_in.on(memory);
+        let relay = Relay { then, op, queue };
+        let decision = memory.acquire(&part, &request, Sink::Relay(relay));
+        if decision.status != Status::Pending {
+            return self.answered_here(shard, serial, decision);
+        }
+        let waits = self.at(shard, |scene| scene.waits_here(serial, decision.op));
+        if !waits {
+            // Ended meanwhile, or answered.
+            memory.cancel(decision.op, true);
+        }
+    }
+
+    fn answered_here(&self, shard: usize, serial: u64, decision: Decision) {
+        let taken = self.at(shard, |scene| {
+            let Some(wait) = scene.shard.waits.get(&serial) else {
+                return false;
+            };
+            let waited = match wait.waited {
+                true => scene.now.since(wait.since),
+                false => Span::ZERO,
+            };
+            let decision = self.degraded(&wait.key.named, &wait.weights, decision);
+            let decision = Decision {
+                waited_us: waited.0,
+                ..decision
+            };
+            scene.complete(serial, decision)
+        });
+        if !taken && let Some(memory) = self.local.memory() {
+            memory.return_grant(&decision);
+        }
+    }
+
     /// The backend that gave a permit, if it was not Redis.
     pub(super) fn local_of(&self, permit: u64) -> Option<&Arc<Memory>> {
         self.local.memory().filter(|_| Numbers::is_local(permit))
@@ -179,6 +272,30 @@ impl Redis {
         if matters && !named.stand_in.counted.swap(true, Ordering::Relaxed) {
             carrier.count_in(Arc::downgrade(named));
         }
+    }
+}
+
+impl Scene<'_> {
+    /// A wait that Redis did not answer is decided in this process, once the lock is released.
+    pub fn pass_on(&mut self, serial: u64) {
+        let wait = self.shard.waits.get_mut(&serial).expect("it waits");
+        wait.stage = Stage::Here(None);
+        let (hold, key) = (wait.hold.take(), wait.key.clone());
+        if let Some(hold) = &hold {
+            self.drop_hold(&key, serial, hold);
+        }
+        self.arm(serial, None);
+        self.here.push((serial, hold.map(|hold| hold.terms)));
+    }
+
+    /// It waits there, under this number. False: it has ended.
+    fn waits_here(&mut self, serial: u64, op: u64) -> bool {
+        let Some(wait) = self.shard.waits.get_mut(&serial) else {
+            return false;
+        };
+        wait.stage = Stage::Here(Some(op));
+        wait.waited = true;
+        true
     }
 }
 
@@ -195,7 +312,7 @@ pub(super) async fn beat(thread: &Weak<Thread>, redis: &Weak<Redis>, named: &Wea
         return false;
     };
     let census = &named.stand_in.census;
-    let request = Request::from(census.call());
+    let request = link::Request::from(census.call());
     let deadline = Instant::now() + redis.command_timeout;
     let answer = thread
         .link

@@ -66,7 +66,7 @@ use crate::timer::{Due, Fire, Timer};
 
 use driver::Driver;
 use heartbeat::Unsaid;
-use held::Held;
+use held::{Held, Terms};
 use lines::{Item, Line};
 use link::Lane;
 use local::{Local, StandIn};
@@ -209,6 +209,9 @@ struct Scene<'a> {
     due: Vec<(Arc<Key>, Vec<Item>)>,
     /// Questions that do not wait for other calls on their keys.
     urgent: Vec<(Arc<Key>, Item)>,
+    /// Waits that are to be decided in this process, and its operations that are to end.
+    here: Vec<(u64, Option<Terms>)>,
+    ended_here: Vec<u64>,
     /// Somebody waits for a note.
     listen: bool,
     /// The heartbeat has something to do by then.
@@ -329,11 +332,14 @@ impl Redis {
             stats: self.stats.stripe(index),
             due: Vec::new(),
             urgent: Vec::new(),
+            here: Vec::new(),
+            ended_here: Vec::new(),
             listen: false,
             beat_by: Time::MAX,
         };
         let result = act(&mut scene);
         let (wakes, due, urgent) = (scene.wakes, scene.due, scene.urgent);
+        let (here, ended_here) = (scene.here, scene.ended_here);
         let (listen, beat_by) = (scene.listen, scene.beat_by);
         drop(guard);
         wakes.wake(&self.callbacks);
@@ -341,6 +347,12 @@ impl Redis {
             self.send(key, Lane::Bulk, batch);
         }
         self.send_urgent(urgent);
+        for (serial, terms) in here {
+            self.take_over(index, serial, terms);
+        }
+        for op in ended_here {
+            self.stand_in().cancel(op, true);
+        }
         if listen {
             self.listen();
         }

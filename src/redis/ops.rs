@@ -10,6 +10,7 @@ use super::question::Op;
 use super::queued::Hold;
 use super::wire::{Answer, Outcome};
 use super::{Key, Named, Redis, Scene};
+use crate::config::FailurePolicy;
 use crate::decision::{DEGRADED, Decision, NO_LIMIT, Status};
 use crate::limit::time::{Span, Time};
 use crate::limit::weights::Weights;
@@ -44,6 +45,8 @@ pub(super) enum Stage {
     Last,
     /// Taken, to start when it is due.
     Booked(Answer),
+    /// Decided in this process in place of Redis: by an operation there, if it waits.
+    Here(Option<u64>),
 }
 
 impl Wait {
@@ -156,7 +159,7 @@ impl Scene<'_> {
                 self.grant(serial, answer);
             }
             Stage::Queued | Stage::Last => self.last_word(serial),
-            Stage::Asked => {}
+            Stage::Asked | Stage::Here(_) => {}
         }
     }
 
@@ -186,17 +189,20 @@ impl Scene<'_> {
 
     pub fn fail(&mut self, serial: u64, failure: &Failure) {
         let key = self.shard.waits[&serial].key.clone();
+        if let Some(hold) = &self.shard.waits[&serial].hold
+            && (!failure.not_executed() || self.shard.open.has(hold.id, self.now))
+        {
+            self.give_up_id(serial);
+        }
+        if self.redis.policy(&key.named) == FailurePolicy::Local {
+            self.stats.backend_errors.add(1);
+            return self.pass_on(serial);
+        }
         let mut decision = self.failed(&key.named, failure);
-        let wait = &self.shard.waits[&serial];
-        let rates = wait.key.named.has_rates();
-        if let Some(hold) = &wait.hold {
-            // Whatever came of it is given back by its id; what rates were charged is not.
-            if decision.status == Status::UnknownOutcome && !rates {
-                decision.status = Status::Backend;
-            }
-            if !failure.not_executed() || self.shard.open.has(hold.id, self.now) {
-                self.give_up_id(serial);
-            }
+        let holds = self.shard.waits[&serial].hold.is_some();
+        // Whatever came of it is given back by its id; what rates were charged is not.
+        if decision.status == Status::UnknownOutcome && holds && !key.named.has_rates() {
+            decision.status = Status::Backend;
         }
         self.complete(serial, decision);
     }
@@ -242,13 +248,18 @@ impl Scene<'_> {
             line.booked.remove(&serial);
         }
         if let Some(hold) = &wait.hold {
-            self.shard.ids.remove(&hold.id);
-            self.unqueue(&wait.key, serial);
+            self.drop_hold(&wait.key, serial, hold);
         }
         self.tidy(&wait.key);
         self.redis.waiting.fetch_sub(1, Ordering::Relaxed);
         self.stats.waiting.sub(1);
         wait
+    }
+
+    /// A wait is for a semaphore in Redis no more.
+    pub fn drop_hold(&mut self, key: &Arc<Key>, serial: u64, hold: &Hold) {
+        self.shard.ids.remove(&hold.id);
+        self.unqueue(key, serial);
     }
 
     /// A wait is in the semaphore's queue no more.
@@ -271,11 +282,16 @@ impl Scene<'_> {
         let (key, since) = (wait.key.clone(), wait.since);
         let held = wait.hold.as_mut().map(|hold| hold.held.take());
         let mut decision = Decision::of(status);
-        if let Stage::Booked(answer) = std::mem::replace(&mut wait.stage, Stage::Asked) {
-            decision = numbers(&answer, status);
-            if held.is_none() {
-                self.give_back(&key, answer);
+        match std::mem::replace(&mut wait.stage, Stage::Asked) {
+            Stage::Booked(answer) => {
+                decision = numbers(&answer, status);
+                if held.is_none() {
+                    self.give_back(&key, answer);
+                }
             }
+            // If it is not known yet, it will find nobody.
+            Stage::Here(op) => self.ended_here.extend(op),
+            Stage::Asked | Stage::Queued | Stage::Last => {}
         }
         if let Some(held) = held {
             held.map(|held| self.unhold(held));
@@ -408,6 +424,9 @@ impl Redis {
     }
 
     fn return_grant(&self, decision: &Decision) {
+        if let Some(local) = self.local_of(decision.permit) {
+            return local.return_grant(decision);
+        }
         if let (Status::Ok, Ok((shard, serial))) =
             (decision.status, self.numbers.read(decision.permit))
         {

@@ -11,6 +11,7 @@ use super::ops::{Stage, numbers, refusal};
 use super::question::Op;
 use super::wire::{Answer, Id, Outcome};
 use super::{Key, Scene};
+use crate::config::FailurePolicy;
 use crate::decision::{Decision, Status};
 use crate::limit::decide::Limits;
 use crate::limit::rule::{Kind, Limit};
@@ -223,8 +224,10 @@ impl Scene<'_> {
             failure,
             Failure::WrongType { .. } | Failure::Permanent { .. }
         );
-        // In the queue it is asked for again.
-        if asked || final_word {
+        // In the queue it is asked for again, unless somebody else can answer while Redis is away.
+        let named = &self.shard.waits[&serial].key.named;
+        let here = failure.not_executed() && self.redis.policy(named) == FailurePolicy::Local;
+        if asked || final_word || here {
             self.fail(serial, failure);
         }
     }

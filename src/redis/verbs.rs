@@ -205,19 +205,6 @@ impl Redis {
         })
     }
 
-    /// The answer to a try; what Redis did not answer is answered in this process.
-    fn or_here(&self, named: &Named, request: &Request, decision: Decision) -> Decision {
-        let failed = matches!(decision.status, Status::Backend | Status::UnknownOutcome);
-        match weights(named, request) {
-            Ok(weights) if failed && self.policy(named) == FailurePolicy::Local => {
-                self.ask_here(named, &weights, |memory, part| {
-                    memory.try_one(part, request)
-                })
-            }
-            _ => decision,
-        }
-    }
-
     /// Each request for itself, in order, without a wait. All are under way together.
     pub fn try_many(&self, named: &Arc<Named>, requests: &[Request]) -> Vec<Decision> {
         let begin = |request: &Request| {
@@ -233,7 +220,7 @@ impl Redis {
         let both = requests.iter().zip(begun);
         both.map(|(request, begun)| match begun {
             Err(status) => refused(request, status),
-            Ok((parker, op)) => self.or_here(named, request, self.park(&parker, op)),
+            Ok((parker, op)) => self.park(&parker, op),
         })
         .collect()
     }
@@ -241,6 +228,9 @@ impl Redis {
     /// Makes a key as new; those of this process who wait are decided anew.
     pub fn reset(&self, named: &Arc<Named>, key: &[u8]) -> Status {
         let status = self.change(named, key, Op::Reset);
+        if let Some((memory, part)) = self.part_here(named, status) {
+            memory.reset(&part, key);
+        }
         if status == Status::Ok {
             let (shard, key) = self.key(named, key);
             self.at(shard, |scene| {
@@ -254,7 +244,11 @@ impl Redis {
     /// is not shortened.
     pub fn penalize(&self, named: &Arc<Named>, key: &[u8], length: Span) -> Status {
         let length = self.max_penalty(length);
-        self.change(named, key, Op::Penalize(length))
+        let status = self.change(named, key, Op::Penalize(length));
+        if let Some((memory, part)) = self.part_here(named, status) {
+            memory.penalize(&part, key, length);
+        }
+        status
     }
 
     fn change(&self, named: &Arc<Named>, key: &[u8], change: Op) -> Status {

@@ -7,6 +7,7 @@ mod failing;
 mod forking;
 mod holding;
 mod kit;
+mod local;
 mod parity;
 mod queueing;
 mod sharing;
