@@ -121,19 +121,19 @@ fn a_semaphore_is_waited_for_and_handed_on_in_this_process() {
     let pending = queue.submit(&limiter, &request).unwrap();
     assert_eq!(pending.status, Status::Pending);
     let errors = || client.stats().unwrap().backend_errors;
-    eventually("it is passed on", secs(10), || errors() >= 3);
+    eventually("Redis is missed", secs(10), || errors() >= 3);
     assert_eq!(limiter.release(held.permit), Ok(Status::Ok));
     assert_eq!(limiter.release(held.permit), Ok(Status::Stale));
     let granted = next(&queue);
     assert_eq!((granted.status, granted.flags), (Status::Ok, DEGRADED));
     assert_eq!((granted.op, granted.user_data), (pending.op, 9));
-    assert!(granted.permit != 0 && granted.waited_us > 0);
+    assert_ne!(granted.permit, 0);
     // Cancelled, detached and denied ones leave nothing behind.
     let waits = [
         queue.submit(&limiter, &request).unwrap(),
         queue.submit(&limiter, &request).unwrap(),
     ];
-    eventually("both are passed on", secs(10), || errors() >= 5);
+    eventually("Redis is missed again", secs(10), || errors() >= 5);
     assert_eq!(client.cancel(waits[0].op, false), Ok(Status::Ok));
     assert_eq!(client.cancel(waits[1].op, true), Ok(Status::Ok));
     assert_eq!(acquire(&limiter, &within(50)).status, Status::Denied);
