@@ -4,6 +4,17 @@
 
 #include <poll.h>
 
+#if defined(__SANITIZE_ADDRESS__)
+#define ASAN 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define ASAN 1
+#endif
+#endif
+#ifndef ASAN
+#define ASAN 0
+#endif
+
 /* Everything a parent can have when it forks. */
 static struct {
     limiter_client_t *client;
@@ -112,14 +123,68 @@ static void *wait_for_ever(void *unused) {
 
 /* Leaks in a child are by design: what it inherits is left alone. So leak checkers must not look. */
 static void leave(void) {
-#if defined(__SANITIZE_ADDRESS__)
-    _exit(0);
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer)
-    _exit(0);
-#endif
-#endif
+    if (ASAN) _exit(0);
     exit(0);
+}
+
+/* The C library sees to it that nobody is inside its allocator at a fork, AddressSanitizer does not: in its
+ * run the load stops between two rounds for each fork, and the library's threads have to be asleep. */
+static pthread_mutex_t load_lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t load_changed = PTHREAD_COND_INITIALIZER;
+static int load_threads, load_at_rest, load_must_rest;
+
+static void rest_if_told(void) {
+    pthread_mutex_lock(&load_lock);
+    if (load_must_rest) {
+        load_at_rest++;
+        pthread_cond_broadcast(&load_changed);
+        while (load_must_rest) pthread_cond_wait(&load_changed, &load_lock);
+        load_at_rest--;
+    }
+    pthread_mutex_unlock(&load_lock);
+}
+
+/* Every thread but this one is asleep. */
+static int all_asleep(void) {
+    DIR *tasks = opendir("/proc/self/task");
+    struct dirent *entry;
+    int asleep = 1;
+    CHECK(tasks != NULL);
+    while ((entry = readdir(tasks)) != NULL) {
+        char path[300], line[256] = "";
+        const char *state;
+        FILE *file;
+        if (entry->d_name[0] == '.' || atoi(entry->d_name) == gettid()) continue;
+        snprintf(path, sizeof path, "/proc/self/task/%s/stat", entry->d_name);
+        file = fopen(path, "r");
+        if (!file) continue; /* ended meanwhile */
+        state = fgets(line, sizeof line, file) ? strrchr(line, ')') : NULL;
+        if (!state || state[2] != 'S') asleep = 0;
+        fclose(file);
+    }
+    closedir(tasks);
+    return asleep;
+}
+
+static pid_t fork_at_rest(void) {
+    pid_t pid;
+    if (!ASAN) return fork();
+    pthread_mutex_lock(&load_lock);
+    load_must_rest = 1;
+    while (load_at_rest < load_threads) pthread_cond_wait(&load_changed, &load_lock);
+    pthread_mutex_unlock(&load_lock);
+    CHECK_SOON(all_asleep());
+    pid = fork();
+    if (pid == 0) {
+        load_threads = load_at_rest = load_must_rest = 0; /* the parent's; nothing is held, nobody waits */
+        CHECK(pthread_cond_init(&load_changed, NULL) == 0);
+        return pid;
+    }
+    pthread_mutex_lock(&load_lock);
+    load_must_rest = 0;
+    pthread_cond_broadcast(&load_changed);
+    pthread_mutex_unlock(&load_lock);
+    return pid;
 }
 
 enum { USES, GRANDCHILD, HOLDS, FREES, SHUTS_DOWN, WAITS, NOTHING_AT_ALL, FREES_UNUSED, KINDS };
@@ -134,7 +199,7 @@ static void child(int kind) {
         break;
     case GRANDCHILD:
         if (getpid() % 2) child_uses_everything(); /* with and without a core of the child's own */
-        grandchild = fork();
+        grandchild = fork_at_rest();
         if (grandchild == 0) {
             child_respects_the_parents();
             child_uses_everything();
@@ -179,7 +244,7 @@ static void each_kind_of_child_alone(void) {
     open_parent(open_real());
     for (kind = 0; kind < KINDS; kind++) {
         char about[32];
-        pid_t pid = fork();
+        pid_t pid = fork_at_rest();
         if (pid == 0) {
             snprintf(about, sizeof about, "kind of child %d", kind);
             check_context(about);
@@ -195,7 +260,9 @@ static volatile int stop_load;
 static void *load(void *argument) {
     uint64_t *rounds = (uint64_t *)argument;
     while (!stop_load) {
-        limiter_decision got = acquire(parent.limiter, *rounds % 3 ? NULL : "key", 1 + *rounds % 2, -1);
+        limiter_decision got;
+        rest_if_told();
+        got = acquire(parent.limiter, *rounds % 3 ? NULL : "key", 1 + *rounds % 2, -1);
         CHECK_OK(got.status);
         CHECK_OK(limiter_release(parent.limiter, got.permit));
         ++*rounds;
@@ -209,6 +276,7 @@ static void B_136_2000_forks_under_load(void) {
     uint64_t rounds[THREADS] = {0, 0, 0, 0};
     int i, forks = check_times(2000), running = 0;
     open_parent(open_real());
+    load_threads = THREADS;
     for (i = 0; i < THREADS; i++) CHECK(pthread_create(&threads[i], NULL, load, &rounds[i]) == 0);
     for (i = 0; i < forks; i++) {
         pid_t pid;
@@ -216,7 +284,7 @@ static void B_136_2000_forks_under_load(void) {
             CHECK_EQ(check_reap(-1), 0);
             running--;
         }
-        pid = fork();
+        pid = fork_at_rest();
         CHECK(pid >= 0);
         if (pid == 0) child(i % KINDS);
         running++;
@@ -236,10 +304,11 @@ static void works_through_daemon(void) {
     pid_t pid;
     open_parent(open_real());
     CHECK(pipe(ends) == 0);
-    pid = fork();
+    pid = fork_at_rest();
     if (pid == 0) {
         close(ends[0]);
         child_uses_everything();
+        if (ASAN) CHECK_SOON(all_asleep());
         CHECK(daemon(1, 1) == 0); /* this process ends in here, its child goes on */
         child_respects_the_parents();
         CHECK_EQ(write(ends[1], "+", 1), 1);

@@ -12,9 +12,6 @@ out=$target/c-tests/$mode
 mkdir -p "$out"
 if [ $# = 0 ]; then
     set -- $(cd tests/c && ls ./*.c | sed 's|^\./||; s|\.c$||')
-    # AddressSanitizer's allocator, unlike the C library's, takes no care that nobody is inside it at a
-    # fork, so a child of a process with threads may find it locked for ever: memcheck looks at forks.
-    [ "$mode" != asan ] || set -- $(printf '%s\n' "$@" | grep -v '^fork$')
     # Memcheck takes a part that uses every function; the rest is the same code with other numbers.
     [ "$mode" != valgrind ] || set -- lifecycle bad_config bad_limits bad_request queue callback hooks \
         waiting observe fork descriptors exit
