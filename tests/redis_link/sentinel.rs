@@ -55,13 +55,13 @@ fn a_master_that_is_none_is_not_believed() {
     let port = watched.servers[1].port.to_string();
     watched.servers[0].ask::<()>(&["REPLICAOF", "127.0.0.1", &port]);
     watched.servers[0].ask::<u64>(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]);
-    eventually("the role is noticed", secs(3), || {
-        let answer = rig.once("k", ms(100));
+    eventually("the role is noticed", secs(30), || {
+        let answer = rig.once("k", ms(500));
         let known = matches!(&answer, Err(failure) if failure.not_executed());
         known && ["NOTMASTER", "READONLY"].contains(&code(answer).as_str())
     });
     watched.servers[0].ask::<()>(&["REPLICAOF", "NO", "ONE"]);
-    rig.recovers(secs(3));
+    rig.recovers(secs(30));
 }
 
 #[test]
