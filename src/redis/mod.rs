@@ -4,8 +4,9 @@
 //! those for one key, and waits where a time was booked. It answers the same verbs as the embedded
 //! backend, in the same way.
 //!
-//! - [`verbs`]: what can be asked. [`ops`]: operations under way. [`lines`]: one key's calls, one after
-//!   another. [`rebook`]: bookings that are moved. [`spent`]: permits.
+//! - [`named`]: limits and their keys. [`verbs`]: what can be asked. [`ops`]: operations under way, and
+//!   [`ending`] before their time. [`lines`]: one key's calls, one after another. [`rebook`]: bookings that
+//!   are moved. [`spent`]: permits.
 //! - For semaphores: [`queued`]: waits. [`held`]: permits. [`heartbeat`]: both kept alive. [`open`]: ids
 //!   that may still be under way.
 //! - [`policy`]: no answer. [`local`]: answers of this process instead. [`census`]: among how many.
@@ -23,6 +24,7 @@
 mod census;
 mod dice;
 mod driver;
+mod ending;
 mod flight;
 mod heartbeat;
 mod held;
@@ -30,6 +32,7 @@ pub mod keys;
 mod lines;
 pub mod link;
 mod local;
+mod named;
 mod offset;
 mod open;
 mod ops;
@@ -44,20 +47,18 @@ mod verbs;
 pub mod wire;
 
 use std::collections::{BTreeSet, HashMap};
-use std::hash::{BuildHasher, Hash, Hasher, RandomState};
+use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, Weak};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use crate::callback::{self, Callbacks};
+use crate::callback::Callbacks;
 use crate::clock::Clock;
 use crate::config::{Config, Level, Own};
 use crate::decision::Status;
 use crate::fork::Lent;
 use crate::limit::decide::Limits;
-use crate::limit::rule::Kind;
 use crate::limit::time::{Span, Time};
-use crate::limit::weights::Weights;
 use crate::op::Wakes;
 use crate::permit::{Numbers, Recent};
 use crate::queue::{Queue, Queues};
@@ -69,7 +70,8 @@ use heartbeat::Unsaid;
 use held::{Held, Terms};
 use lines::{Item, Line};
 use link::Lane;
-use local::{Local, StandIn};
+use local::Local;
+use named::Key;
 use offset::Offset;
 use open::Open;
 use ops::Wait;
@@ -79,6 +81,7 @@ use wire::{Id, Openings, Target};
 
 pub use dice::Dice;
 pub use flight::{Carrier, Flight, Outgoing};
+pub use named::Named;
 pub use settings::settings;
 
 /// What a Redis backend is made with.
@@ -96,55 +99,6 @@ pub struct World {
     pub dice: Dice,
     /// `None`: one is made with the first call.
     pub carrier: Option<Arc<dyn Carrier>>,
-}
-
-/// Limits under a name.
-pub struct Named {
-    pub limits: Limits,
-    number: u64,
-    target: Target,
-    own: Arc<Own>,
-    stand_in: StandIn,
-    /// If there is a semaphore among them.
-    life: Option<Life>,
-}
-
-impl Named {
-    fn life(&self) -> &Life {
-        self.life.as_ref().expect("there is a semaphore")
-    }
-
-    /// Whether something of a semaphore is asked for.
-    fn holds(&self, weights: &Weights) -> bool {
-        queued::holds(&self.limits, weights)
-    }
-
-    /// Not all that is taken comes back by a release.
-    fn has_rates(&self) -> bool {
-        let mut limits = self.limits.limits().iter();
-        limits.any(|limit| limit.rule.kind() != Kind::Semaphore)
-    }
-}
-
-/// One key of a limiter.
-struct Key {
-    named: Arc<Named>,
-    bytes: Box<[u8]>,
-}
-
-impl PartialEq for Key {
-    fn eq(&self, other: &Key) -> bool {
-        self.named.number == other.named.number && self.bytes == other.bytes
-    }
-}
-
-impl Eq for Key {}
-
-impl Hash for Key {
-    fn hash<H: Hasher>(&self, hasher: &mut H) {
-        self.named.number.hash(hasher);
-        self.bytes.hash(hasher);
-    }
 }
 
 /// The backend of one client in one process.
@@ -397,54 +351,6 @@ impl Redis {
 
     fn is_closed(&self) -> bool {
         self.closed.load(Ordering::Acquire)
-    }
-
-    /// Ends everything: waits complete with CLOSED, what they had booked is given back, due callbacks
-    /// are waited for up to `timeout` (`None`: without limit), and later calls answer CLOSED. TIMEOUT if
-    /// that took longer.
-    pub fn shutdown(&self, timeout: Option<Duration>) -> Status {
-        if callback::inside() {
-            return Status::WouldDeadlock;
-        }
-        let deadline = timeout.and_then(|t| Instant::now().checked_add(t));
-        let left = || deadline.map(|d| d.saturating_duration_since(Instant::now()));
-        self.close();
-        if let Some(local) = self.local.memory() {
-            local.shutdown(left());
-        }
-        // No call lasts longer than its own deadline.
-        let longest = self.command_timeout * 2;
-        let flown = self.flown(left().map_or(longest, |left| left.min(longest)));
-        self.carrier.lock().unwrap().take();
-        self.timer.join();
-        if self.callbacks.drain(left()) && flown {
-            Status::Ok
-        } else {
-            Status::Timeout
-        }
-    }
-
-    /// Waits until no call is under way.
-    fn flown(&self, longest: Duration) -> bool {
-        let flights = self.flights.lock().unwrap();
-        let under_way = |flights: &mut usize| *flights > 0;
-        let waited = self
-            .landed
-            .wait_timeout_while(flights, longest, under_way)
-            .unwrap();
-        !waited.1.timed_out()
-    }
-
-    fn close(&self) {
-        self.closed.store(true, Ordering::Release);
-        for index in 0..Numbers::SHARDS {
-            self.at(index, |scene| scene.close());
-        }
-        self.timer.close();
-        self.callbacks.close();
-        for queue in self.queues.all() {
-            queue.close();
-        }
     }
 
     pub fn totals(&self) -> Totals {

@@ -39,10 +39,7 @@ fn a_thread_a_queue_and_a_callback_get_what_is_released_in_their_order() {
             ..within(60_000)
         };
         let started = queue.submit(&limiter, &request).unwrap();
-        assert_eq!(
-            (started.status, started.queue_position),
-            (Status::Pending, 1)
-        );
+        assert_eq!(started.status, Status::Pending);
         queued(&server, 2);
         let op = limiter
             .acquire_cb(&request, Box::new(move |d| tell.send(d).unwrap()))

@@ -113,6 +113,8 @@ fn a_permit_and_a_wait_outlive_a_restart_of_redis() {
     eventually("it waits", secs(10), || {
         server.ask::<usize>(&["ZCARD", "{limiter:S:s:}:q"]) == 1
     });
+    // Asked after it, so that it has been answered.
+    limiter.peek(&weigh(1)).unwrap();
     server.kill();
     assert_eq!(acquire(&limiter, &within(10_000)).status, Status::Backend);
     std::thread::sleep(ms(1000));
@@ -134,7 +136,7 @@ fn a_permit_and_a_wait_outlive_a_restart_of_redis() {
 fn without_redis_an_answer_comes_in_time_whatever_is_asked() {
     let mut server = Server::start();
     let client = hasty(&server.url());
-    let limiter = limiter(&client, "s", &[leased(1, 60_000)]);
+    let limiter = limiter(&client, "s", &[leased(1, 1000)]);
     let queue = ClientQueue::new(&client).unwrap();
     let held = acquire(&limiter, &Request::TRY).permit;
     let (tell, told) = mpsc::channel();
@@ -150,6 +152,8 @@ fn without_redis_an_answer_comes_in_time_whatever_is_asked() {
         eventually("both wait", secs(10), || {
             server.ask::<usize>(&["ZCARD", "{limiter:S:s:}:q"]) == 2
         });
+        // Asked after them, so that they have been answered.
+        limiter.peek(&weigh(1)).unwrap();
         server.kill();
         let asked = Instant::now();
         let fresh = acquire(limiter, &within(60_000));
@@ -164,11 +168,11 @@ fn without_redis_an_answer_comes_in_time_whatever_is_asked() {
         assert_eq!(decision.status, Status::Denied);
         assert!((ms(1500)..secs(8)).contains(&took), "{took:?}");
     });
-    assert_eq!(limiter.release(held), Ok(Status::Ok));
+    assert_eq!(limiter.release(held), Ok(Status::Stale));
     server.boot();
-    let fresh = acquire(&limiter, &within(60_000));
+    // After the grace of a lease, if Redis was told of the permit that it knows nothing of.
     eventually("it answers again", secs(10), || {
-        fresh.status == Status::Ok || acquire(&limiter, &within(20_000)).status == Status::Ok
+        acquire(&limiter, &within(5_000)).status == Status::Ok
     });
 }
 
@@ -237,7 +241,7 @@ fn garbage_under_a_semaphore_is_an_error_until_it_is_reset() {
 fn a_flood_of_calls_starves_no_permit() {
     let server = Server::start();
     let client = open(&server.url());
-    let held = limiter(&client, "held", &[leased(1, 1000)]);
+    let held = limiter(&client, "held", &[leased(1, 2000)]);
     let flooded = limiter(&client, "flood", &[limit(spec::UNLIMITED, 0, 0, 0)]);
     let permit = acquire(&held, &weigh(1)).permit;
     let done = AtomicBool::new(false);
@@ -256,7 +260,7 @@ fn a_flood_of_calls_starves_no_permit() {
                 }
             });
         }
-        std::thread::sleep(ms(2500));
+        std::thread::sleep(ms(4500));
         done.store(true, Ordering::Relaxed);
     });
     assert_eq!(held.release(permit), Ok(Status::Ok));

@@ -1,0 +1,60 @@
+//! Limits under a name, and their keys.
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+use super::local::StandIn;
+use super::queued::{self, Life};
+use super::wire::Target;
+use crate::config::Own;
+use crate::limit::decide::Limits;
+use crate::limit::rule::Kind;
+use crate::limit::weights::Weights;
+
+/// Limits under a name.
+pub struct Named {
+    pub limits: Limits,
+    pub(super) number: u64,
+    pub(super) target: Target,
+    pub(super) own: Arc<Own>,
+    pub(super) stand_in: StandIn,
+    /// If there is a semaphore among them.
+    pub(super) life: Option<Life>,
+}
+
+impl Named {
+    pub(super) fn life(&self) -> &Life {
+        self.life.as_ref().expect("there is a semaphore")
+    }
+
+    /// Whether something of a semaphore is asked for.
+    pub(super) fn holds(&self, weights: &Weights) -> bool {
+        queued::holds(&self.limits, weights)
+    }
+
+    /// Not all that is taken comes back by a release.
+    pub(super) fn has_rates(&self) -> bool {
+        let mut limits = self.limits.limits().iter();
+        limits.any(|limit| limit.rule.kind() != Kind::Semaphore)
+    }
+}
+
+/// One key of a limiter.
+pub(super) struct Key {
+    pub named: Arc<Named>,
+    pub bytes: Box<[u8]>,
+}
+
+impl PartialEq for Key {
+    fn eq(&self, other: &Key) -> bool {
+        self.named.number == other.named.number && self.bytes == other.bytes
+    }
+}
+
+impl Eq for Key {}
+
+impl Hash for Key {
+    fn hash<H: Hasher>(&self, hasher: &mut H) {
+        self.named.number.hash(hasher);
+        self.bytes.hash(hasher);
+    }
+}
