@@ -456,8 +456,9 @@ typedef struct limiter_decision {
     /*
      * Denied: coming back after exactly this is admitted if nobody else comes, never 0; several
      * limits: the longest of those that deny. Where only a release can help, and permits are
-     * renewed, nobody knows when that comes: then it is the lease, as a hint. limiter_pace(): how
-     * long to sleep before starting. Never: UINT64_MAX. Otherwise 0.
+     * renewed, nobody knows when that comes: then it is the lease, as a hint; where more than 64
+     * leases have to end, it is when the 64th does, to ask again. limiter_pace(): how long to sleep
+     * before starting. Never: UINT64_MAX. Otherwise 0.
      */
     uint64_t retry_after_us;
     /*
@@ -508,7 +509,10 @@ typedef struct limiter_stats {
     uint64_t settled;
     /* Permits whose lease ended while held. */
     uint64_t lost;
-    /* Answers LIMITER_OVERLOADED. */
+    /*
+     * Answers LIMITER_OVERLOADED, and words of lost leases that were dropped because 65 536 had not
+     * been taken.
+     */
     uint64_t overloaded;
     /* Answers of the failure policy. */
     uint64_t degraded;
@@ -848,6 +852,7 @@ limiter_status limiter_renew(struct limiter_t *limiter,
  * corrected to the same). Once for each permit, before it is released: after that LIMITER_STALE
  * with no effect, and also, on a limiter without a semaphore, once the permit is forgotten, which
  * is not before 1024 later ones were granted. A permit that is never settled stays at its estimate.
+ * LIMITER_INVALID, with no effect, for more than 2^48.
  */
 LIMITER_API
 limiter_status limiter_settle(struct limiter_t *limiter,

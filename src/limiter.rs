@@ -7,6 +7,7 @@ use crate::client::{Client, Core};
 use crate::config::Own;
 use crate::decision::{Decision, Status};
 use crate::fork::ForkLocal;
+use crate::limit::bounds::MAX_UNITS;
 use crate::limit::decide::Limits;
 use crate::limit::time::Span;
 use crate::op::{Request, Sink, Weights};
@@ -153,7 +154,12 @@ impl Limiter {
         Ok(self.client.core()?.backend.renew(permit, lease))
     }
 
+    /// INVALID beyond what a limit can have: that is a negative number in the caller's hands, or bytes of
+    /// something else, and not worth a debt of a hundred years.
     pub fn settle(&self, permit: u64, actual: u64) -> Result<Status, Status> {
+        if actual > MAX_UNITS {
+            return Err(Status::Invalid);
+        }
         Ok(self.client.core()?.backend.settle(permit, actual))
     }
 }

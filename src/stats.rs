@@ -57,7 +57,7 @@ counters! {
     settled,
     /// Permits whose lease ended while held.
     lost,
-    /// Answers OVERLOADED, and words of lost leases that were dropped because nobody took those before.
+    /// Answers OVERLOADED, and words of lost leases that were dropped because too many had not been taken.
     overloaded,
     /// Answers of the failure policy.
     degraded,

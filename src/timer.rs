@@ -60,11 +60,11 @@ impl Timer {
 
     /// Makes sure that events will fire. To be asked before relying on it.
     pub fn ready(self: &Arc<Timer>) -> Result<(), Status> {
-        if self.clock.is_virtual() {
-            return Ok(());
-        }
-        let mut state = self.state.lock();
-        if state.thread.is_none() && !state.closed {
+        self.start(&mut self.state.lock())
+    }
+
+    fn start(self: &Arc<Timer>, state: &mut State) -> Result<(), Status> {
+        if state.thread.is_none() && !state.closed && !self.clock.is_virtual() {
             let timer = Arc::clone(self);
             let spawned = runtime::spawn("limiter-timer", move || timer.run());
             state.thread = Some(spawned.map_err(|_| Status::Resource)?);
@@ -72,8 +72,12 @@ impl Timer {
         Ok(())
     }
 
-    pub fn arm(&self, at: Time, due: Due) {
+    /// Adds an event. Where nobody asked whether the timer is [ready](Timer::ready), because nothing was to
+    /// fall due when that could be answered, it is made so; if the system refuses now, the next event tries
+    /// again.
+    pub fn arm(self: &Arc<Timer>, at: Time, due: Due) {
         let mut state = self.state.lock();
+        let _ = self.start(&mut state);
         let first = state.events.first().is_none_or(|first| (at, due) < *first);
         state.events.insert((at, due));
         if first && state.thread.is_some() {
@@ -222,7 +226,6 @@ mod tests {
     #[test]
     fn a_real_clock_fires_by_itself_and_is_not_moved_by_hand() {
         let (timer, log) = timer(Clock::monotonic());
-        timer.ready().unwrap();
         let start = timer.clock.now();
         timer.arm(start + Span::secs(3600), Due::Wait(2));
         timer.arm(start + Span::millis(2), Due::Wait(1));

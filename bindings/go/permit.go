@@ -69,7 +69,7 @@ func (p *Permit) Release() error {
 
 // Settle corrects an estimate: the call used actual units, not the weight it asked for. Less is
 // given back, more is charged, beyond the limit if need be. Once, before Release; it applies to the
-// limits that count weight, except semaphores.
+// limits that count weight, except semaphores. ErrInvalid beyond 1<<48.
 func (p *Permit) Settle(actual uint64) error {
 	if p == nil || p.id == 0 {
 		return nil

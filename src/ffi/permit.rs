@@ -55,7 +55,7 @@ pub unsafe extern "C" fn limiter_renew(
 /// where the request gave a weight for each limit: all of them are corrected to the same). Once for each
 /// permit, before it is released: after that LIMITER_STALE with no effect, and also, on a limiter without a
 /// semaphore, once the permit is forgotten, which is not before 1024 later ones were granted. A permit
-/// that is never settled stays at its estimate.
+/// that is never settled stays at its estimate. LIMITER_INVALID, with no effect, for more than 2^48.
 ///
 /// # Safety
 /// See the header.

@@ -227,7 +227,8 @@ pub struct limiter_decision {
     pub remaining: u64,
     /// Denied: coming back after exactly this is admitted if nobody else comes, never 0; several limits:
     /// the longest of those that deny. Where only a release can help, and permits are renewed, nobody
-    /// knows when that comes: then it is the lease, as a hint. limiter_pace(): how long to sleep before starting. Never:
+    /// knows when that comes: then it is the lease, as a hint; where more than 64 leases have to end, it is
+    /// when the 64th does, to ask again. limiter_pace(): how long to sleep before starting. Never:
     /// UINT64_MAX. Otherwise 0.
     pub retry_after_us: u64,
     /// Until that limit is as good as new if nobody else comes; of a sliding log, until its oldest entry
@@ -269,7 +270,8 @@ pub struct limiter_stats {
     pub settled: u64,
     /// Permits whose lease ended while held.
     pub lost: u64,
-    /// Answers LIMITER_OVERLOADED.
+    /// Answers LIMITER_OVERLOADED, and words of lost leases that were dropped because 65 536 had not been
+    /// taken.
     pub overloaded: u64,
     /// Answers of the failure policy.
     pub degraded: u64,

@@ -54,10 +54,4 @@ impl Booking {
             _ => 0,
         })
     }
-
-    /// Something was charged that settling can correct.
-    pub fn can_settle(&self) -> bool {
-        let settles = |c: &Charge| !matches!(c, Charge::Semaphore(_) | Charge::Nothing);
-        self.charges.all().iter().any(settles)
-    }
 }

@@ -309,48 +309,57 @@ impl Limits {
     /// Admits nothing before `until`. Bookings that are made stay; see [`rebook`](Limits::rebook).
     pub fn penalize(&self, key: &mut KeyState, now: Time, until: Time) {
         let until = until.min(now + MAX_AHEAD);
-        if until > now {
-            let ahead = key.ahead_mut();
-            ahead.blocked_until = ahead.blocked_until.max(until);
+        if until > now.max(key.blocked_until()) {
+            key.ahead_mut().blocked_until = until;
         }
     }
 
-    /// Books again, in their order, those of the key's bookings that are not due yet and may still be
-    /// moved, so that they honour a penalty. None comes earlier than it was.
-    pub fn rebook(&self, key: &mut KeyState, now: Time, bookings: &mut [Booking]) {
-        for booking in bookings.iter().rev() {
+    /// Takes back what bookings took of rates, for each to be booked anew. They are not due yet, and in
+    /// their order.
+    pub fn unbook<'b>(
+        &self,
+        key: &mut KeyState,
+        now: Time,
+        bookings: impl DoubleEndedIterator<Item = &'b Booking>,
+    ) {
+        for booking in bookings.rev() {
             debug_assert!(booking.at > now, "a due booking is admitted");
             self.cancel_rates(key, now, booking.clone());
         }
-        for booking in bookings {
-            let weights = Weights::Each(
-                booking
-                    .charges
-                    .all()
-                    .iter()
-                    .map(|charge| match charge {
-                        Charge::Semaphore(_) => 0,
-                        charge => charge.weight(),
-                    })
-                    .collect(),
-            );
-            let at = match self.decide(key, now, &weights).outcome {
-                Outcome::Later(at) | Outcome::TooFar(at) => at.max(booking.at),
-                _ => booking.at.max(key.base(now)),
-            };
-            let mut moved = self.commit(key, now, at, &weights);
-            for (new, old) in moved
-                .charges
-                .all_mut()
-                .iter_mut()
-                .zip(booking.charges.all())
-            {
-                if let Charge::Semaphore(weight) = old {
-                    *new = Charge::Semaphore(*weight);
-                }
-            }
-            *booking = moved;
+    }
+
+    /// Books anew what was [unbooked](Limits::unbook), not earlier than it was. None, and nothing is booked,
+    /// if that is later than `latest`.
+    pub fn rebook(
+        &self,
+        key: &mut KeyState,
+        now: Time,
+        booking: &Booking,
+        latest: Time,
+    ) -> Option<Booking> {
+        let rate = |charge: &Charge| match charge {
+            Charge::Semaphore(_) => 0,
+            charge => charge.weight(),
+        };
+        let weights = match booking.charges.all() {
+            [charge] => Weights::One(rate(charge)),
+            charges => Weights::Each(charges.iter().map(rate).collect()),
+        };
+        let at = match self.decide(key, now, &weights).outcome {
+            Outcome::Later(at) | Outcome::TooFar(at) => at.max(booking.at),
+            _ => booking.at.max(key.base(now)),
+        };
+        if at > latest {
+            return None;
         }
+        let mut moved = self.commit(key, now, at, &weights);
+        let charges = moved.charges.all_mut().iter_mut();
+        for (new, old) in charges.zip(booking.charges.all()) {
+            if let Charge::Semaphore(weight) = old {
+                *new = Charge::Semaphore(*weight);
+            }
+        }
+        Some(moved)
     }
 
     /// Makes the key as good as new. What was taken before can be neither cancelled nor settled any

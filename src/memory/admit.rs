@@ -107,21 +107,27 @@ impl Scene<'_> {
 
     /// Brings a key up to the present: leases that are over, limits that have changed.
     pub fn refresh(&mut self, key: &mut Key, named: &Arc<Named>) {
-        let mut pump = self.expire(key);
-        if !named.is_newest() || !Arc::ptr_eq(&key.named, named) {
-            let newest = named.current();
-            if newest.rank() > key.named.rank() {
-                newest
-                    .limits
-                    .reconfigure(&key.named.limits, &mut key.state, self.now);
-                key.named = newest;
-                self.end_hopeless(key);
-                pump = true;
-            }
-        }
-        if pump {
+        let expired = self.expire(key);
+        if self.adopt(key, named) || expired {
             self.pump(key);
         }
+    }
+
+    /// Brings a key under the newest limits. True if they are others; then the caller pumps.
+    pub fn adopt(&mut self, key: &mut Key, named: &Arc<Named>) -> bool {
+        if named.is_newest() && Arc::ptr_eq(&key.named, named) {
+            return false;
+        }
+        let newest = named.current();
+        if newest.rank() <= key.named.rank() {
+            return false;
+        }
+        newest
+            .limits
+            .reconfigure(&key.named.limits, &mut key.state, self.now);
+        key.named = newest;
+        self.end_hopeless(key);
+        true
     }
 
     /// A callback hears of its answer even if that was at hand.
@@ -352,27 +358,30 @@ impl Scene<'_> {
     }
 
     /// When what is held may have come back. Exact where leases that are not renewed tell and nobody is
-    /// waiting; a permit that is renewed can come back any time, and its lease is as good a guess as any.
+    /// waiting, unless more than MOST of them have to end: then it is when the last of those does, to ask
+    /// again. A permit that is renewed can come back any time, and its lease is as good a guess as any.
     fn release_hint(&self, key: &Key, weights: &Weights) -> Span {
-        /// Leases looked at, so that a denial costs no more than this.
+        /// Leases looked at, so that a denial costs no more than this. The same in scripts/holders.lua.
         const MOST: usize = 64;
         let limits = &key.named.limits;
         let lease = limits.lease().unwrap_or(self.memory.options.lease);
         let Some(live) = &key.live else { return lease };
         let mut state = key.state.clone();
-        let leases = live
+        let ending = live
             .permits
             .iter()
             .take_while(|(ends, _)| *ends != Time::MAX);
-        for &(ends, serial) in leases.take(MOST) {
+        let mut hint = lease;
+        for (n, &(ends, serial)) in ending.take(MOST).enumerate() {
             limits.release(&mut state, self.book.held[&serial].booking());
             match limits.decide(&state, ends, weights).outcome {
                 Outcome::Later(at) | Outcome::TooFar(at) => return at.since(self.now),
                 Outcome::Admit => return ends.since(self.now),
+                Outcome::Release | Outcome::Never if n + 1 == MOST => hint = ends.since(self.now),
                 Outcome::Release | Outcome::Never => {}
             }
         }
-        lease
+        hint
     }
 
     pub fn count_refusal(&self, status: Status) {

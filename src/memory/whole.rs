@@ -6,7 +6,8 @@ use super::names::{KeyId, Named};
 use super::scene::Scene;
 use super::wait::{Stage, Wait};
 use crate::decision::Status;
-use crate::limit::time::Span;
+use crate::limit::decide::Booking;
+use crate::limit::time::{Span, Time};
 use crate::op::Sink;
 use crate::queue::Queue;
 
@@ -24,39 +25,69 @@ impl Scene<'_> {
         let key = keys
             .find(id, &self.memory.names)
             .expect("it was made if it was not there");
-        self.refresh(key, named);
+        self.expire(key);
         self.start_due(key);
+        // Under the limits it was booked under: they may change now.
+        let unbooked = self.unbook(key, until);
+        self.adopt(key, named);
         key.named.limits.penalize(&mut key.state, self.now, until);
-        let Some(live) = &key.live else { return };
-        let serials: Vec<u64> = live.booked.iter().copied().collect();
-        let mut bookings = Vec::with_capacity(serials.len());
-        for &serial in &serials {
-            match std::mem::replace(&mut self.wait_mut(serial).stage, Stage::Queued) {
-                Stage::Booked(booking) => bookings.push(booking),
-                Stage::Queued => unreachable!("its key says that it is booked"),
-            }
-        }
-        key.named
-            .limits
-            .rebook(&mut key.state, self.now, &mut bookings);
-        let mut late = Vec::new();
-        for (&serial, booking) in serials.iter().zip(bookings) {
-            let at = booking.at();
-            let wait = self.wait_mut(serial);
-            wait.stage = Stage::Booked(booking);
-            if wait.deadline.is_some_and(|deadline| at > deadline) {
-                late.push(serial);
-            }
-            self.arm(serial, Some(at));
-        }
-        // The last first: then nothing was booked after it, and its time is given back.
-        for serial in late.into_iter().rev() {
-            self.end(key, serial, Status::Denied);
-        }
+        self.rebook(key, unbooked);
         self.pump(key);
     }
 
-    /// Makes a key as new: permits on it end, and those who wait are decided anew, in their order.
+    /// Takes back what is booked, in its order, if a new penalty until then concerns it: that is if it
+    /// lasts beyond those before and beyond the first time that is booked.
+    fn unbook(&mut self, key: &mut Key, until: Time) -> Vec<(u64, Booking)> {
+        let Some(live) = &key.live else {
+            return Vec::new();
+        };
+        let first = live
+            .booked
+            .first()
+            .and_then(|serial| self.book.waits[serial].due);
+        if until <= key.state.blocked_until() || first.is_none_or(|due| until <= due) {
+            return Vec::new();
+        }
+        let mut unbooked = Vec::with_capacity(live.booked.len());
+        for &serial in &live.booked {
+            match std::mem::replace(&mut self.wait_mut(serial).stage, Stage::Queued) {
+                Stage::Booked(booking) => unbooked.push((serial, booking)),
+                Stage::Queued => unreachable!("its key says that it is booked"),
+            }
+        }
+        let bookings = unbooked.iter().map(|(_, booking)| booking);
+        key.named.limits.unbook(&mut key.state, self.now, bookings);
+        unbooked
+    }
+
+    /// Books anew, in the same order, or denies what would now start after its deadline. All in one go,
+    /// many as they may be: every answer on this key, when a call can start and whether that is in time,
+    /// goes by where the last booking ends, so none can be given before.
+    fn rebook(&mut self, key: &mut Key, unbooked: Vec<(u64, Booking)>) {
+        let mut late = Vec::new();
+        for (serial, old) in unbooked {
+            let limits = &key.named.limits;
+            let latest = self.wait_mut(serial).deadline.unwrap_or(Time::MAX);
+            match limits.rebook(&mut key.state, self.now, &old, latest) {
+                Some(booking) => {
+                    let at = booking.at();
+                    self.wait_mut(serial).stage = Stage::Booked(booking);
+                    self.arm(serial, Some(at));
+                }
+                None => {
+                    limits.release(&mut key.state, &old);
+                    late.push(serial);
+                }
+            }
+        }
+        // When all are booked: only then is it known when to come back.
+        for serial in late {
+            self.end(key, serial, Status::Denied);
+        }
+    }
+
+    /// Makes a key as new: permits on it end, and those who wait are decided anew, in their order: all in
+    /// one go, for the reason that [`Scene::rebook`] has.
     pub fn reset(&mut self, keys: &mut Keys, id: KeyId) {
         let Some(key) = keys.find(id, &self.memory.names) else {
             return;

@@ -121,6 +121,10 @@ fn a_hundred_thousand_waits_on_one_key_and_their_completions() {
             .map(|pending| pending.op)
             .collect();
         assert_eq!(world.totals().waiting, WAITS);
+        // What is booked begins in a second: that is as good as penalized until then.
+        for penalty in [SEC, SEC, Span::ZERO] {
+            assert_eq!(call(|| world.memory.penalize(&limiter, &key, penalty)), Ok);
+        }
         call(|| world.memory.release(held));
         for (n, op) in ops.into_iter().enumerate() {
             let status = match n % 2 {

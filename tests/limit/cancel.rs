@@ -1,7 +1,7 @@
 //! Bookings that are cancelled: all that they took comes back, whatever the order.
 use limiter::limit::decide::Booking;
 use limiter::limit::rule::{Limit, Rule};
-use limiter::limit::time::Span;
+use limiter::limit::time::{Span, Time};
 use limiter::limit::weights::Weights;
 use proptest::prelude::*;
 
@@ -203,7 +203,13 @@ fn rebooked_for_a_penalty_keeps_order_and_spacing() {
         let until = key.now + Span(10 * SEC);
         key.limits.penalize(&mut key.state, key.now, until);
         let olds = booked.clone();
-        key.limits.rebook(&mut key.state, key.now, &mut booked);
+        key.limits.unbook(&mut key.state, key.now, booked.iter());
+        for booking in &mut booked {
+            let moved = key
+                .limits
+                .rebook(&mut key.state, key.now, booking, Time::MAX);
+            *booking = moved.unwrap();
+        }
         assert!(booked[0].at() >= until && first < until);
         assert!(booked.is_sorted_by_key(|b| b.at()));
         for (new, old) in booked.iter().zip(&olds) {

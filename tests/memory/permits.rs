@@ -153,6 +153,59 @@ fn a_request_without_a_lease_gets_the_limits_or_else_the_clients() {
 }
 
 #[test]
+fn a_denial_tells_when_leases_end_and_beyond_64_of_them_when_to_ask_again() {
+    let world = World::new();
+    let limiter = world.limiter("n", [leased(100, SEC)]);
+    for n in 1..=100 {
+        let request = Request {
+            lease: Some(Span::millis(n)),
+            ..ask(1, Some(Span::ZERO))
+        };
+        assert_eq!(world.memory.acquire_blocking(&limiter, &request).status, Ok);
+    }
+    for weight in 1..=64 {
+        assert_eq!(world.denied(&limiter, weight), Span::millis(weight));
+    }
+    assert_eq!(world.denied(&limiter, 65), Span::millis(64), "not too late");
+    let mut passed = 0;
+    while passed < 100 {
+        let Span(us) = world.denied(&limiter, 100);
+        world.pass(Span(us - 1));
+        world.denied(&limiter, 100);
+        world.pass(Span(1));
+        passed += us / 1_000;
+    }
+    assert_eq!(passed, 100);
+    world.takes(&limiter, 100);
+}
+
+#[test]
+fn a_lease_that_a_change_of_limits_made_ends_by_itself_though_only_threads_wait() {
+    // On a real clock: nothing was to fall due when they began to wait, so no thread sees to it yet.
+    let world = Arc::new(World::real());
+    let renewed = world.limiter("n", [sem(1)]);
+    let held = world.takes(&renewed, 1);
+    let (tell, told) = mpsc::channel();
+    for waiting in 1..=2 {
+        let (world, renewed, tell) = (world.clone(), renewed.clone(), tell.clone());
+        let started = world.clone();
+        std::thread::spawn(move || {
+            let decision = world.memory.acquire_blocking(&renewed, &ask(1, EVER));
+            tell.send(decision.status).unwrap();
+        });
+        while started.totals().waiting < waiting {
+            std::thread::yield_now();
+        }
+    }
+    let leased = world.limiter("n", [leased(1, Span::millis(5))]);
+    world.memory.peek(&leased, &ask(0, EVER));
+    assert_eq!(world.memory.release(held), Ok);
+    for _ in 0..2 {
+        assert_eq!(told.recv_timeout(Duration::from_secs(60)), Result::Ok(Ok));
+    }
+}
+
+#[test]
 fn the_holder_of_a_lost_lease_is_told_by_hook_and_by_queue_once() {
     let (tell, told) = mpsc::channel();
     let hook = Arc::new(move |permit| tell.send(permit).unwrap());

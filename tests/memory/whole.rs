@@ -78,6 +78,82 @@ fn a_penalty_puts_off_what_is_booked_in_order_and_denies_what_comes_too_late() {
 }
 
 #[test]
+fn the_slot_of_a_wait_that_a_penalty_makes_too_late_goes_to_the_next() {
+    let world = World::new();
+    let limiter = world.limiter("n", [tb(1, 1, SEC)]);
+    let queue = world.queue();
+    world.takes(&limiter, 1);
+    let late = world.waits(&limiter, &queue, ask(1, Some(Span::secs(3))));
+    let patient = world.waits(&limiter, &queue, ask(1, EVER));
+    world.memory.penalize(&limiter, b"", Span::secs(10));
+    let denied = done(&queue);
+    assert_eq!((denied[0].op, denied[0].status), (late, Denied));
+    assert_eq!(
+        denied[0].retry_after_us, 11_000_000,
+        "behind the one that waits"
+    );
+    world.pass(Span::secs(10));
+    assert_eq!(answers(&queue), [(patient, Ok)]);
+}
+
+#[test]
+fn a_penalty_that_changes_nothing_leaves_what_is_booked_as_it_is() {
+    let world = World::new();
+    let limiter = world.limiter("n", [tb(1, 1, SEC)]);
+    let queue = world.queue();
+    world.takes(&limiter, 1);
+    let a = world.waits(&limiter, &queue, ask(1, EVER));
+    for penalty in [1_000_000, 500_000] {
+        world.memory.penalize(&limiter, b"", Span(penalty));
+        assert_eq!(world.denied(&limiter, 1), Span::secs(2), "as booked");
+    }
+    for penalty in [5_000_000, 5_000_000, 4_999_999, 0] {
+        world.memory.penalize(&limiter, b"", Span(penalty));
+        assert_eq!(world.denied(&limiter, 1), Span::secs(6), "as penalized");
+    }
+    world.pass(Span(4_999_999));
+    assert_eq!(done(&queue), []);
+    world.pass(Span(1));
+    assert_eq!(answers(&queue), [(a, Ok)]);
+}
+
+#[test]
+fn a_penalty_that_meets_a_change_of_limits_books_those_who_wait_once() {
+    let world = World::new();
+    let queue = world.queue();
+    let limiter = world.limiter("n", [tb(1, 1, SEC)]);
+    world.takes(&limiter, 1);
+    let ops: Vec<u64> = (0..3)
+        .map(|_| world.waits(&limiter, &queue, ask(1, EVER)))
+        .collect();
+    // Now twice as fast: still not before the penalty ends, nor before what they were told.
+    let faster = world.limiter("n", [tb(1, 2, SEC)]);
+    world.memory.penalize(&faster, b"", Span::millis(1_500));
+    assert_eq!(world.denied(&faster, 1), Span::millis(3_500));
+    for (op, after) in ops.into_iter().zip([1_500, 500, 1_000]) {
+        world.pass(Span(after * 1_000 - 1));
+        assert_eq!(done(&queue), []);
+        world.pass(Span(1));
+        assert_eq!(answers(&queue), [(op, Ok)]);
+    }
+}
+
+#[test]
+fn a_penalty_comes_before_those_whom_raised_limits_would_let_start() {
+    let world = World::new();
+    let queue = world.queue();
+    let limiter = world.limiter("n", [sem(1), tb(9, 1, SEC)]);
+    world.takes(&limiter, 1);
+    let op = world.waits(&limiter, &queue, ask(1, EVER));
+    let raised = world.limiter("n", [sem(2), tb(9, 1, SEC)]);
+    world.memory.penalize(&raised, b"", Span::secs(10));
+    world.pass(Span(9_999_999));
+    assert_eq!(done(&queue), []);
+    world.pass(Span(1));
+    assert_eq!(answers(&queue), [(op, Ok)]);
+}
+
+#[test]
 fn a_penalty_reaches_those_who_wait_for_a_release() {
     let world = World::new();
     let limiter = world.limiter("n", [sem(1)]);

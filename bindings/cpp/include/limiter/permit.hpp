@@ -89,8 +89,8 @@ public:
     /// been asked from the start. Less is given back as far as time has not given it back already;
     /// more is charged, beyond the limit if need be. Each limit that was charged is corrected, but
     /// semaphores and per_call() limits. Once for each permit, while it is held;
-    /// error(Status::stale) otherwise. The permit is still held afterwards. On Redis one round
-    /// trip.
+    /// error(Status::stale) otherwise. error(Status::invalid), with no effect, beyond 2^48. The
+    /// permit is still held afterwards. On Redis one round trip.
     void settle(std::uint64_t actual) { detail::check(settle_to(actual), "limiter: settle"); }
 
     /// The same with a code.

@@ -84,7 +84,7 @@ module Limiter
 
     # Corrects an estimate: the call used `actual`, not the weight it asked for. Once, before
     # {#release}.
-    # @param actual [Integer] units used
+    # @param actual [Integer] units used, to 2**48
     # @return [self]
     # @raise [Stale] when it was settled or is over
     def settle(actual)
