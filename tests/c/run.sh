@@ -13,7 +13,7 @@ mkdir -p "$out"
 if [ $# = 0 ]; then
     set -- $(cd tests/c && ls ./*.c | sed 's|^\./||; s|\.c$||')
     # Memcheck takes a part that uses every function; the rest is the same code with other numbers.
-    [ "$mode" != valgrind ] || set -- lifecycle bad_config bad_limits bad_request queue callback hooks \
+    [ "$mode" != valgrind ] || set -- lifecycle bad_config bad_limits bad_calls queue callback hooks \
         waiting observe fork descriptors exit
 fi
 
