@@ -188,8 +188,9 @@ impl Scene<'_> {
 
     pub fn fail(&mut self, serial: u64, failure: &Failure) {
         let key = self.shard.waits[&serial].key.clone();
-        if let Some(hold) = &self.shard.waits[&serial].hold
-            && (!failure.not_executed() || self.shard.open.has(hold.id, self.now))
+        let wait = &self.shard.waits[&serial];
+        if let Some(hold) = &wait.hold
+            && (!wait.asked() || !failure.not_executed() || self.shard.open.has(hold.id, self.now))
         {
             self.give_up_id(serial);
         }

@@ -1,10 +1,12 @@
 //! Many clients at once, cancelled, cut off and timed out at random instants: never more is held than
 //! there is, and nothing is lost for good.
-use std::sync::Arc;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use limiter::client::{Client, ClientQueue};
+use limiter::config::Config;
 use limiter::decision::{Decision, Status};
 use limiter::limiter::{LimitSpec, Limiter};
 use limiter::op::Request;
@@ -150,5 +152,85 @@ fn who_is_cut_off_loses_nothing() {
         }
         std::thread::sleep(ms(10 + random.below(60)));
         proxy.set(Mode::Forward);
+    });
+}
+
+/// What is believed to be held, by client and permit; and what was lost.
+#[derive(Default)]
+struct Believed {
+    held: HashMap<(u64, u64), u64>,
+    lost: HashSet<(u64, u64)>,
+    most: u64,
+}
+
+impl Believed {
+    fn granted(&mut self, permit: (u64, u64), weight: u64) {
+        if !self.lost.contains(&permit) {
+            self.held.insert(permit, weight);
+            let sum = self.held.values().sum();
+            self.most = self.most.max(sum);
+        }
+    }
+}
+
+#[test]
+fn leases_that_are_lost_never_overlap_with_those_of_others() {
+    let server = Server::start();
+    let proxies: Vec<Proxy> = (0..3).map(|_| Proxy::before(server.port)).collect();
+    let believed = Arc::new(Mutex::new(Believed::default()));
+    let (grants, began) = (AtomicUsize::new(0), Instant::now());
+    std::thread::scope(|scope| {
+        for n in 0..6_u64 {
+            let (proxy, grants) = (&proxies[n as usize % 3], &grants);
+            let believed = believed.clone();
+            scope.spawn(move || {
+                let lost = believed.clone();
+                let config = Config {
+                    lost: Some(Arc::new(move |permit| {
+                        let mut believed = lost.lock().unwrap();
+                        believed.held.remove(&(n, permit));
+                        believed.lost.insert((n, permit));
+                    })),
+                    ..Config::default()
+                };
+                let client = Client::open(&proxy.url(), &config).unwrap();
+                let limiter = limiter(&client, "s", &[leased(CAPACITY, 300)]);
+                let mut random = Random(n);
+                while began.elapsed() < secs(10) {
+                    let (weight, request) = request(&mut random);
+                    let permit = acquire(&limiter, &request).permit;
+                    if permit == 0 {
+                        continue;
+                    }
+                    believed.lock().unwrap().granted((n, permit), weight);
+                    grants.fetch_add(1, Ordering::Relaxed);
+                    std::thread::sleep(ms(random.below(1000)));
+                    believed.lock().unwrap().held.remove(&(n, permit));
+                    limiter.release(permit).unwrap();
+                }
+            });
+        }
+        let mut random = Random(99);
+        while began.elapsed() < secs(10) {
+            // The third one's clients take what the others have to let go.
+            for proxy in &proxies[..2] {
+                proxy.set(Mode::BlackHole);
+            }
+            std::thread::sleep(ms(400 + random.below(800)));
+            for proxy in &proxies[..2] {
+                proxy.cut();
+                proxy.set(Mode::Forward);
+            }
+            std::thread::sleep(ms(300 + random.below(500)));
+        }
+    });
+    let believed = believed.lock().unwrap();
+    let (lost, grants) = (believed.lost.len(), grants.into_inner());
+    println!("figure: {grants} grants, {lost} of them lost");
+    assert!(believed.most <= CAPACITY, "{}", believed.most);
+    assert!(grants > 10 && lost > 0, "{grants} {lost}");
+    let limiter = limiter(&open(&server.url()), "s", &[leased(CAPACITY, 300)]);
+    eventually("all comes back", secs(20), || {
+        remaining(&limiter) == CAPACITY
     });
 }
