@@ -33,7 +33,7 @@ FILL = sed -e 's|@PREFIX@|$(PREFIX)|g' \
 	-e 's|@FULL_LIBDIR@|$(LIBDIR)|g' -e 's|@FULL_INCLUDEDIR@|$(INCLUDEDIR)|g' \
 	-e 's|@VERSION@|$(VERSION)|g' -e 's|@ABI@|$(ABI)|g'
 
-.PHONY: help build demo test check header install uninstall clean
+.PHONY: help build demo test check abi header install uninstall clean
 
 help: ## list the targets (default)
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/\1|\2/p' Makefile | \
@@ -56,6 +56,10 @@ test: ## run every test; installs the tools it lacks
 
 check: ## the fast tests for development: format, lints, unit tests
 	@tools/test.sh format lint unit
+
+abi: ## compare the built library with the recorded interface, tests/abi
+	@tools/setup.sh test
+	@tools/test.sh build abi
 
 header: ## generate include/limiter.h from src/ffi
 	LIMITER_WRITE_HEADER=1 $(CARGO) test -q --test header

@@ -12,6 +12,7 @@ test | command -v clang                      | clang
 test | command -v clang++                    | clang
 test | asan_runtime                          | libclang-rt-CLANG-dev
 test | command -v readelf                    | binutils
+test | command -v abidiff                    | abigail-tools
 test | command -v valgrind                   | valgrind
 test | dpkg_has libc6-dbg                    | libc6-dbg
 test | command -v cmake                      | cmake

@@ -15,7 +15,7 @@ lint        | cargo clippy -q --all-targets -- -D warnings
 unit        | cargo test -q
 build       | tools/build.sh
 header      | tests/c/header.sh
-symbols     | tests/abi/check.sh
+abi         | tests/abi/check.sh
 c-gcc       | tests/c/run.sh gcc
 c-clang     | tests/c/run.sh clang
 c-g++       | tests/c/run.sh g++
