@@ -4,8 +4,8 @@
 -- ticket: first in, first out. 4 who they are: by id, "weights;fence;channel;deadline;booking": weights
 -- are what it holds, or what it asked for; deadline is that of a wait (0: none); booking is what a granted
 -- id took.
--- ARGV: 6 the caller's longest lease; 7 claim, 8 allowance, 9 life of a wait, in microseconds; 10 the
--- caller's channel; 11 the era of the permits it holds here, or ''; 12 a fresh era. Operations:
+-- ARGV: 4 the caller's longest lease; 5 claim, 6 allowance, 7 life of a wait, in microseconds; 8 the
+-- caller's channel; 9 the era of the permits it holds here, or ''; 10 a fresh era. Operations:
 --   A id wait lease weights   acquire, or ask again
 --   R id dead                 release; dead > 0 keeps the id out for so long
 --   C id dead                 end a wait, or return the grant that came before
@@ -41,8 +41,8 @@ end
 
 function holders_of.begin(limits, key, known, now, answer, next_arg, next_weights, ops)
   local E, Q, I = KEYS[2], KEYS[3], KEYS[4]
-  local lease, claim, allowance = tonumber(ARGV[6]), tonumber(ARGV[7]), tonumber(ARGV[8])
-  local life, channel, known_era = tonumber(ARGV[9]), ARGV[10], ARGV[11]
+  local lease, claim, allowance = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
+  local life, channel, known_era = tonumber(ARGV[7]), ARGV[8], ARGV[9]
   local call = redis.call
   local people = key.people or {0, 0, 0, 0, 0, 0, 0, 0, 0}
   local notes, begun, changed = {}, {}, false
@@ -67,7 +67,7 @@ function holders_of.begin(limits, key, known, now, answer, next_arg, next_weight
       last = last and tonumber(last) or now + people[LONGEST]
     end
     forget_all()
-    key.era, people[ENDS] = ARGV[12], 0
+    key.era, people[ENDS] = ARGV[10], 0
     -- What would be over by now anyway is no loss.
     if last > now then people[GRACE] = max(now + people[LONGEST], min(last, now + MAX_AHEAD)) end
   end
@@ -77,7 +77,7 @@ function holders_of.begin(limits, key, known, now, answer, next_arg, next_weight
   if key.stepped then people[KEPT] = 0 end
   if lease > people[LONGEST] then people[LONGEST] = lease end
   if not known then
-    key.era = ARGV[12]
+    key.era = ARGV[10]
     if known_era ~= '' then people[GRACE], changed = now + people[LONGEST], true end
   end
   local counted = people[HELD] + people[QUEUED]
@@ -103,7 +103,7 @@ function holders_of.begin(limits, key, known, now, answer, next_arg, next_weight
   local function who(id)
     local text = call('HGET', I, id) or ''
     local weights, fence, to, deadline, booking =
-      string.match(text, '^([^;]*);(%d+);([^;]*);(%d+);([^;]*)$')
+      match(text, '^([^;]*);(%d+);([^;]*);(%d+);([^;]*)$')
     local list = weights and checked(weights)
     if not list or (#list ~= 1 and #list ~= #limits) then return nobody end
     return {weights = list, fence = tonumber(fence), channel = to, deadline = tonumber(deadline),
@@ -186,7 +186,7 @@ function holders_of.begin(limits, key, known, now, answer, next_arg, next_weight
   local function sweep()
     if people[ENDS] == 0 then return end
     for _, member in ipairs(call('ZRANGEBYSCORE', E, '-inf', show(now), 'LIMIT', 0, MOST)) do
-      local letter, id = string.sub(member, 1, 1), string.sub(member, 2)
+      local letter, id = sub(member, 1, 1), sub(member, 2)
       if letter == 'h' then
         drop_holder(id, who(id))
       elseif letter == 'w' then
@@ -205,8 +205,8 @@ function holders_of.begin(limits, key, known, now, answer, next_arg, next_weight
     while #ends < MOST and from < min(4 * MOST, people[HELD] + people[QUEUED] + people[DEAD]) do
       local members = call('ZRANGE', E, from, from + MOST - 1, 'WITHSCORES')
       for n = 1, #members, 2 do
-        if #ends < MOST and string.sub(members[n], 1, 1) == 'h' then
-          ends[#ends + 1] = {tonumber(members[n + 1]), string.sub(members[n], 2)}
+        if #ends < MOST and sub(members[n], 1, 1) == 'h' then
+          ends[#ends + 1] = {tonumber(members[n + 1]), sub(members[n], 2)}
         end
       end
       from = from + MOST
@@ -385,9 +385,9 @@ function holders_of.begin(limits, key, known, now, answer, next_arg, next_weight
   -- All permits end; who waits is decided anew. The era stays, so that a holder's renewal finds that out.
   function holders.reset()
     for _, member in ipairs(call('ZRANGE', E, 0, -1)) do
-      if string.sub(member, 1, 1) == 'h' then
+      if sub(member, 1, 1) == 'h' then
         call('ZREM', E, member)
-        call('HDEL', I, string.sub(member, 2))
+        call('HDEL', I, sub(member, 2))
       end
     end
     people[HELD], people[GRACE], changed = 0, 0, true

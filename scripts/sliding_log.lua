@@ -37,13 +37,13 @@ end
 
 -- The sums and the tail are looked at only when they are needed: they may be long.
 function sliding_log.parse(text)
-  local head = string.find(text, ',', 1, true)
-  local sums = head and string.find(text, ',', head + 1, true)
-  local h = sums and checked(string.sub(text, 1, head - 1), 9)
+  local head = find(text, ',', 1, true)
+  local sums = head and find(text, ',', head + 1, true)
+  local h = sums and checked(sub(text, 1, head - 1), 9)
   if not h or (h[1] == 0) ~= (h[4] == 0) or h[1] < h[4] + h[6] + h[9] or h[2] > h[3] then return nil end
   return {total = h[1], first = h[2], last = h[3], last_weight = h[4], count = h[5], tail_weight = h[6],
-    pages = h[7], skip = max(1, h[8]), front = h[9], sums = string.sub(text, head + 1, sums - 1),
-    tail = string.sub(text, sums + 1), gone = 0, stored = h[7], read = {}, changed = {}}
+    pages = h[7], skip = max(1, h[8]), front = h[9], sums = sub(text, head + 1, sums - 1),
+    tail = sub(text, sums + 1), gone = 0, stored = h[7], read = {}, changed = {}}
 end
 
 function sliding_log.text(s)
@@ -100,7 +100,7 @@ local function log_page_at(p, s, time)
   local low, high = s.gone, s.gone + s.pages - 1
   while low < high do
     local middle = floor((low + high + 1) / 2)
-    local begins = tonumber(string.match(log_page(p, s, middle), '^%d+')) or 0
+    local begins = tonumber(match(log_page(p, s, middle), '^%d+')) or 0
     if begins <= time then low = middle else high = middle - 1 end
   end
   return low
@@ -114,9 +114,9 @@ local function log_after(p, s, time)
   while i <= ends do
     local inside, count = 0, 0
     local text = i < ends and log_page(p, s, i) or s.tail
-    if from > 1 then text = string.sub(text, from) end
+    if from > 1 then text = sub(text, from) end
     local at = 1
-    for t, weight, next in string.gmatch(text, ENTRY) do
+    for t, weight, next in gmatch(text, ENTRY) do
       t, weight = tonumber(t), tonumber(weight)
       if t > time and weight > 0 then return i, from + at - 1, count, before + inside, inside, t end
       inside, count, at = inside + weight, count + 1, next
@@ -145,7 +145,7 @@ local function log_reaching(p, s, weight)
     sum = sums[n] or 0
   end
   local text = i < ends and log_page(p, s, i) or s.tail
-  for t, w in string.gmatch(string.sub(text, from), ENTRY) do
+  for t, w in gmatch(sub(text, from), ENTRY) do
     weight = weight - tonumber(w)
     if weight <= 0 then return tonumber(t) end
   end
@@ -166,9 +166,9 @@ end
 
 -- The weight of the page that is `n` after the first; the sums of those behind it.
 local function log_sums_from(s, n)
-  for sum, next in string.gmatch(s.sums, '(%d+)()') do
+  for sum, next in gmatch(s.sums, '(%d+)()') do
     n = n - 1
-    if n == 0 then return tonumber(sum), string.sub(s.sums, next) end
+    if n == 0 then return tonumber(sum), sub(s.sums, next) end
   end
   return 0, ''
 end
@@ -189,7 +189,7 @@ local function log_forget(p, s, time)
   end
   s.gone, s.pages, s.skip, s.front, s.sums = ends, 0, 1, 0, ''
   if i == ends then
-    s.tail, s.count = string.sub(s.tail, from), s.count - count
+    s.tail, s.count = sub(s.tail, from), s.count - count
     s.tail_weight = max(0, s.tail_weight - inside)
   else
     s.tail, s.count, s.tail_weight = '', 0, 0
@@ -232,9 +232,9 @@ local function log_turn_back(p, s)
   local i = s.gone + s.pages - 1
   s.tail, s.pages = log_page(p, s, i), s.pages - 1
   if s.pages == 0 then
-    s.tail, s.tail_weight, s.front, s.skip = string.sub(s.tail, s.skip), s.front, 0, 1
+    s.tail, s.tail_weight, s.front, s.skip = sub(s.tail, s.skip), s.front, 0, 1
   else
-    local others, sum = string.match(s.sums, '^(.-) *(%d+)$')
+    local others, sum = match(s.sums, '^(.-) *(%d+)$')
     s.sums, s.tail_weight = others or '', tonumber(sum or 0)
   end
   local _, count = string.gsub(s.tail, ENTRY, '')
@@ -248,10 +248,10 @@ local function log_drop_last(p, s)
       if s.pages == 0 then return log_clear(s) end
       log_turn_back(p, s)
     end
-    local entry, time, weight = string.match(string.sub(s.tail, -36), '((%d+) (%d+) )$')
+    local entry, time, weight = match(sub(s.tail, -36), '((%d+) (%d+) )$')
     if not entry then return log_clear(s) end
     weight = tonumber(weight)
-    s.tail = string.sub(s.tail, 1, -#entry - 1)
+    s.tail = sub(s.tail, 1, -#entry - 1)
     s.count, s.tail_weight = max(0, s.count - 1), max(0, s.tail_weight - weight)
     s.last, s.last_weight = tonumber(time), weight
     if weight > 0 then return end
@@ -268,12 +268,12 @@ local function log_adjust(p, s, base, c, actual)
     held = s.last_weight
   else
     i, text = ends, s.tail
-    if s.pages > 0 and at < (tonumber(string.match(text, '^%d+')) or s.last) then
+    if s.pages > 0 and at < (tonumber(match(text, '^%d+')) or s.last) then
       i = log_page_at(p, s, at)
       text = log_page(p, s, i)
     end
     local place = 1
-    for t, weight, next in string.gmatch(text, ENTRY) do
+    for t, weight, next in gmatch(text, ENTRY) do
       if tonumber(t) == at then
         held, from, till = tonumber(weight), place, next
         break
@@ -292,7 +292,7 @@ local function log_adjust(p, s, base, c, actual)
     if held == 0 then log_drop_last(p, s) end
     return
   end
-  text = string.sub(text, 1, from - 1) .. show(at) .. ' ' .. show(held) .. ' ' .. string.sub(text, till)
+  text = sub(text, 1, from - 1) .. show(at) .. ' ' .. show(held) .. ' ' .. sub(text, till)
   if i == ends then
     s.tail, s.tail_weight = text, s.tail_weight + more
   else

@@ -1,10 +1,12 @@
 -- A key as text: one Redis string with everything that is decided by arithmetic.
---   1;seen skew version opened booked blocked seq epoch epoch_until;limits;state;...;parked
--- and with a semaphore
---   ;held queued dead fence ticket grace longest ends kept;era
--- (see holders.lua). limits is the parameters' text the state was last decided under, version and opened
--- are those of whoever brought it; a state is its numbers, unless its kind has a text of its own; parked
--- are bookings with ',' between them, and a booking is "at seq epoch previous|charge|...".
+--   1;kept seen;state;...;opened epoch skew booked blocked seq epoch_until;parked;version;limits
+-- and with a semaphore after parked
+--   held queued dead fence ticket grace longest ends kept;era;
+-- (see holders.lua). The key is there until after kept, unless it gets lost. limits is the parameters' text
+-- the state was last decided under, version and opened are those of whoever brought it; a state is its
+-- numbers, unless its kind has a text of its own; parked are bookings with ',' between them, and a booking
+-- is "at seq epoch previous|charge|...". Zeros at the end of a list are left out. What every key has, and
+-- what a token bucket needs at least, is as wide as 2^53 is, so that fast.lua finds it.
 -- What was stored may be anybody's: it is checked before it is used. What comes with a call is ours.
 
 -- Made by holders.lua where there is a semaphore.
@@ -13,7 +15,7 @@ local holders_of
 -- "T0 100 1 5000 0/S1 4": for each limit its kind, whether it counts calls, and its parameters.
 local function parse_limits(text)
   local limits, list = {}, holders_of and 5 or 2
-  for letter, per_call, rest in string.gmatch(text, '(%u)(%d)([^/]*)') do
+  for letter, per_call, rest in gmatch(text, '(%u)(%d)([^/]*)') do
     local kind, limit = kinds[letter], checked(rest)
     if not kind or not limit or #limit ~= kind.takes then return nil end
     limit.text = letter .. rest
@@ -30,28 +32,22 @@ local function parse_limits(text)
 end
 
 local function booking_text(booking)
-  local parts = {spaced({booking.at, booking.seq, booking.epoch, booking.previous})}
-  for _, charge in ipairs(booking.charges) do
-    parts[#parts + 1] = charge and spaced(charge) or ''
-  end
-  return table.concat(parts, '|')
+  local text = spaced({booking.at, booking.seq, booking.epoch, booking.previous})
+  for _, charge in ipairs(booking.charges) do text = text .. '|' .. (charge and spaced(charge) or '') end
+  return text
 end
 
 local function parse_booking(text, limits)
-  local booking = {charges = {}}
-  for part in string.gmatch(text .. '|', '([^|]*)|') do
-    local list = checked(part)
-    if not list then return nil end
-    if not booking.at then
-      if #list ~= 4 then return nil end
-      booking.at, booking.seq, booking.epoch, booking.previous = list[1], list[2], list[3], list[4]
-    else
-      local i = #booking.charges + 1
-      if not limits[i] or (#list > 0 and #list ~= limits[i].kind.charge_size) then return nil end
-      booking.charges[i] = #list > 0 and list
-    end
+  local parts = split(text, '|')
+  local head = checked(parts[1], 4)
+  if not head or #parts ~= #limits + 1 then return nil end
+  local booking = {at = head[1], seq = head[2], epoch = head[3], previous = head[4], charges = {}}
+  for i, limit in ipairs(limits) do
+    local charge = checked(parts[i + 1])
+    if not charge or (#charge > 0 and #charge ~= limit.kind.charge_size) then return nil end
+    booking.charges[i] = #charge > 0 and charge
   end
-  return #booking.charges == #limits and booking or nil
+  return booking
 end
 
 local function parse_parked(text, limits)
@@ -64,45 +60,47 @@ local function parse_parked(text, limits)
   return parked
 end
 
--- nil when the text is none of ours.
-local function parse_key(text, limits, holds)
-  local parts, count = {}, #limits
-  for part in string.gmatch(text .. ';', '([^;]*);') do parts[#parts + 1] = part end
-  if #parts ~= count + (holds and 6 or 4) or parts[1] ~= '1' then return nil end
-  local h = checked(parts[2], 9)
-  local parked = parse_parked(parts[count + 4], limits)
-  if not h or not parked then return nil end
+-- nil when the text is none of ours. Its own limits are under `from` if they are others than these, whose
+-- text is `mine`.
+local function parse_key(text, limits, mine)
+  local parts, count = split(text, ';'), #limits
+  local last = count + (holders_of and 8 or 6)
+  if #parts ~= last or parts[1] ~= '1' then return nil end
+  local seen, head = checked(parts[2], 2), checked(parts[count + 3], 7, true)
+  local version, parked = checked(parts[last - 1], 1), parse_parked(parts[count + 4], limits)
+  if not seen or not head or not version or not parked then return nil end
   local key = {
-    seen = h[1], skew = h[2], version = h[3], opened = h[4], booked = h[5], blocked = h[6],
-    seq = h[7], epoch = h[8], epoch_until = h[9], params = parts[3], states = {}, parked = parked,
+    seen = seen[2], opened = head[1], epoch = head[2], skew = head[3], booked = head[4], blocked = head[5],
+    seq = head[6], epoch_until = head[7], parked = parked, version = version[1], params = parts[last],
+    states = {},
   }
   for i, limit in ipairs(limits) do
-    local parse = limit.kind.parse or checked
-    key.states[i] = parse(parts[3 + i], limit.kind.size)
-    if not key.states[i] then return nil end
+    local state = (limit.kind.parse or checked)(parts[2 + i], limit.kind.size, true)
+    if not state then return nil end
+    key.states[i] = state
   end
-  if holds then
-    key.people = checked(parts[count + 5], 9)
-    key.era = parts[count + 6]
+  if holders_of then
+    key.people, key.era = checked(parts[count + 5], 9, true), parts[count + 6]
     if not key.people then return nil end
+  end
+  if key.params ~= mine then
+    key.from = parse_limits(key.params)
+    if not key.from or #key.from ~= count then return nil end
+    for i, limit in ipairs(limits) do
+      if key.from[i].kind ~= limit.kind then return nil end
+    end
   end
   return key
 end
 
-local function key_text(key, limits)
-  local parts = {
-    '1',
-    spaced({key.seen, key.skew, key.version, key.opened, key.booked, key.blocked, key.seq, key.epoch,
-      key.epoch_until}),
-    key.params,
-  }
-  for i, state in ipairs(key.states) do parts[3 + i] = (limits[i].kind.text or spaced)(state) end
-  local parked = {}
-  for i, booking in ipairs(key.parked) do parked[i] = booking_text(booking) end
-  parts[#parts + 1] = table.concat(parked, ',')
-  if key.people then
-    parts[#parts + 1] = spaced(key.people)
-    parts[#parts + 1] = key.era
-  end
-  return table.concat(parts, ';')
+local function key_text(key, limits, kept)
+  local text = format('1;%016d %016d;', kept, key.seen)
+  for i, state in ipairs(key.states) do text = text .. (limits[i].kind.text or trimmed)(state) .. ';' end
+  text = text .. format('%016d %016d', key.opened, key.epoch)
+  local more = trimmed({key.skew, key.booked, key.blocked, key.seq, key.epoch_until})
+  if more ~= '' then text = text .. ' ' .. more end
+  text = text .. ';'
+  for i, booking in ipairs(key.parked) do text = text .. (i > 1 and ',' or '') .. booking_text(booking) end
+  if key.people then text = text .. ';' .. trimmed(key.people) .. ';' .. key.era end
+  return text .. ';' .. show(key.version) .. ';' .. key.params
 end

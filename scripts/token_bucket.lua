@@ -5,6 +5,13 @@
 -- Charge: {weight, cost_us, cost_rem, idle_us, idle_rem, end_us, end_rem, era, refunded_us, refunded_rem}.
 local token_bucket = {takes = 4, size = 6, charge_size = 10}
 
+function token_bucket.text(s)
+  local text = format('%016d %016d', s[1], s[2])
+  local ledger = trimmed({s[3], s[4], s[5], s[6]})
+  if ledger == '' then return text end
+  return text .. ' ' .. ledger
+end
+
 function token_bucket.limit(p)
   p.capacity, p.n, p.p, p.empty = p[1], p[2], p[3], p[4] == 1
   p.full_us, p.full_rem = cost(p.capacity, p.n, p.p)

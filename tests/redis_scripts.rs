@@ -190,7 +190,7 @@ fn what_comes_late_does_nothing() {
             .args
             .iter()
             .enumerate()
-            .map(|(i, arg)| if i == 1 { b"1000" } else { arg })
+            .map(|(i, arg)| if i == 0 { b"1000" } else { arg })
             .collect();
         let reply = call(&server, &late).unwrap();
         assert!(matches!(Reply::read(&reply, 1), Ok(Reply::Late(_))));

@@ -45,7 +45,11 @@ pub fn source(limits: &Limits) -> String {
     let mut kinds = limits.shape();
     kinds.sort();
     kinds.dedup();
-    let mut source = String::from(part!("time"));
+    let mut source = String::from(part!("begin"));
+    if limits.shape() == [Kind::TokenBucket] {
+        source.push_str(part!("fast"));
+    }
+    source.push_str(part!("time"));
     source.push_str(part!("decide"));
     for &kind in &kinds {
         let (table, part) = implementation(kind);

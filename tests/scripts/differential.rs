@@ -96,6 +96,8 @@ pub struct Run {
     writes: usize,
     pub made: Vec<Made>,
     seen: Vec<String>,
+    /// Answers that scripts/fast.lua gave.
+    told_at_once: usize,
 }
 
 const NAME: &[u8] = b"n";
@@ -122,6 +124,7 @@ impl Run {
             writes: 0,
             made: vec![],
             seen: vec![],
+            told_at_once: 0,
         };
         run.open(limits, 1);
         run
@@ -141,30 +144,38 @@ impl Run {
 
     /// The answer, at the expected time.
     fn ask(&mut self, now: Time, op: impl FnOnce(&mut Batch)) -> Answer {
+        self.ask_many(now, op).pop().unwrap()
+    }
+
+    fn ask_many(&mut self, now: Time, op: impl FnOnce(&mut Batch)) -> Vec<Answer> {
         self.server.data.now.set(self.raw);
         let mut batch = self.target.batch(Head {
             now: Some(Time(self.raw)),
             not_after: None,
         });
         op(&mut batch);
+        let count = batch.len();
         let call = batch.on(b"k");
         let text = |arg: &[u8]| String::from_utf8_lossy(arg).into_owned();
-        let asked: Vec<String> = call.args.iter().skip(5).map(text).collect();
+        let asked: Vec<String> = call.args.iter().skip(3).map(text).collect();
         self.seen.push(format!("{} {asked:?}", self.raw));
         let reply = self
             .server
             .call(&call)
             .unwrap_or_else(|error| panic!("{error}\n{}", self.story()));
         self.seen.push(format!("    {reply:?}"));
-        match Reply::read(&reply, 1) {
+        self.told_at_once += usize::from(matches!(&reply,
+            redis::Value::Array(parts) if matches!(&parts[2], redis::Value::BulkString(text)
+                if text.starts_with(b"1;"))));
+        match Reply::read(&reply, count) {
             Ok(Reply::Done {
                 server,
                 now: found,
                 era: None,
-                mut answers,
+                answers,
             }) => {
                 assert_eq!((server.0, found), (self.raw, now), "{}", self.story());
-                answers.pop().unwrap()
+                answers
             }
             other => panic!("{other:?}\n{}", self.story()),
         }
@@ -200,6 +211,12 @@ impl Run {
         let mine = (self.limits.version(), self.opened);
         let (key, limits, rank) = match self.model.key.clone() {
             None => (self.limits.fresh(now), self.limits.clone(), mine),
+            // Equal ones stay those of whoever brought them.
+            Some((key, stored, rank))
+                if mine.0 == rank.0 && self.limits.limits() == stored.limits() =>
+            {
+                (key, stored, rank)
+            }
             Some((mut key, stored, rank)) if mine > rank => {
                 self.limits.reconfigure(&stored, &mut key, now);
                 (key, self.limits.clone(), mine)
@@ -243,10 +260,24 @@ impl Run {
     }
 
     pub fn book(&mut self, weights: Weights, wait: Option<Span>) {
+        self.book_often(weights, wait, 1);
+    }
+
+    /// So many in one call.
+    pub fn book_often(&mut self, weights: Weights, wait: Option<Span>, count: usize) {
         let mut at = self.present();
-        let found = self.ask(at.now, |batch| batch.book(wait, &weights));
+        let all = self.ask_many(at.now, |batch| {
+            (0..count).for_each(|_| batch.book(wait, &weights))
+        });
+        for found in all {
+            self.booked(&mut at, &weights, wait, found);
+        }
+        self.keep(at);
+    }
+
+    fn booked(&mut self, at: &mut Present, weights: &Weights, wait: Option<Span>, found: Answer) {
         let till = wait.map_or(Time::MAX, |wait| at.now + wait);
-        let verdict = at.limits.decide(&at.key, at.now, &weights);
+        let verdict = at.limits.decide(&at.key, at.now, weights);
         let due = match verdict.outcome {
             _ if weights.is_zero() => None,
             Outcome::Admit => Some(at.now),
@@ -265,15 +296,14 @@ impl Run {
                     index: Some(index),
                     figures,
                     retry_after: retry.max(Span(1)),
-                    ..self.expect(&at, outcome, &found)
+                    ..self.expect(at, outcome, &found)
                 };
                 assert_eq!(&*found.booking, "", "{}", self.story());
-                self.check(expected, found);
-                return self.keep(at);
+                return self.check(expected, found);
             }
         };
         if let Some(due) = due {
-            let booking = at.limits.commit(&mut at.key, at.now, due, &weights);
+            let booking = at.limits.commit(&mut at.key, at.now, due, weights);
             self.made.push(Made {
                 booking,
                 text: found.booking.clone(),
@@ -284,10 +314,9 @@ impl Run {
         let expected = Answer {
             at: due,
             retry_after: due.since(at.now),
-            ..self.expect(&at, wire::Outcome::Done, &found)
+            ..self.expect(at, wire::Outcome::Done, &found)
         };
         self.check(expected, found);
-        self.keep(at);
     }
 
     /// Denied, and nothing changes.
@@ -418,6 +447,7 @@ fn step(run: &mut Run, random: &mut Random, kinds: &[u64]) {
             run.whole((random.below(3) > 0).then_some(span))
         }
         3 => run.peek(weights),
+        4 | 5 => run.book_often(weights, wait, 2 + random.below(6) as usize),
         _ => run.book(weights, wait),
     }
 }
@@ -425,7 +455,9 @@ fn step(run: &mut Run, random: &mut Random, kinds: &[u64]) {
 /// So that sliding logs have pages after a few calls.
 pub const SHORT_PAGES: (&str, &str) = ("LOG_PAGE = 64", "LOG_PAGE = 2");
 
-fn sequences(name: u64, kinds_of: impl Fn(&mut Random) -> Vec<u64>) {
+/// Answers how often scripts/fast.lua answered.
+fn sequences(name: u64, kinds_of: impl Fn(&mut Random) -> Vec<u64>) -> usize {
+    let mut told_at_once = 0;
     for seed in 0..seeds(60) {
         let mut random = Random::new(seed * 64 + name);
         let kinds = kinds_of(&mut random);
@@ -436,14 +468,17 @@ fn sequences(name: u64, kinds_of: impl Fn(&mut Random) -> Vec<u64>) {
         for _ in 0..120 {
             step(&mut run, &mut random, &kinds);
         }
+        told_at_once += run.told_at_once;
     }
+    told_at_once
 }
 
 macro_rules! each_kind {
     ($($name:ident = $kind:literal;)*) => {
         $(#[test]
         fn $name() {
-            sequences($kind, |_| vec![$kind]);
+            let told_at_once = sequences($kind, |_| vec![$kind]);
+            assert_eq!(told_at_once > 100, $kind == 0, "{told_at_once}");
         })*
     };
 }

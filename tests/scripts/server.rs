@@ -101,6 +101,7 @@ impl Data {
                 | "HSET"
                 | "HDEL"
                 | "RPUSH"
+                | "SETRANGE"
                 | "LTRIM"
                 | "LSET"
         );
@@ -128,6 +129,15 @@ impl Data {
                 let value = (Stored::Text(args[2].clone()), until);
                 self.keys.borrow_mut().insert(args[1].clone(), value);
                 Reply::Text("OK".into())
+            }
+            "SETRANGE" => {
+                let Some(Stored::Text(mut text)) = self.live(&args[1]) else {
+                    panic!("a part of what is not there is set");
+                };
+                let from: usize = args[2].parse().unwrap();
+                text.replace_range(from..from + args[3].len(), &args[3]);
+                self.put_keeping_ttl(&args[1], Stored::Text(text));
+                Reply::Number(1.0)
             }
             "DEL" => {
                 let mut keys = self.keys.borrow_mut();

@@ -5,11 +5,15 @@ use std::sync::Arc;
 use super::opened::{Opened, Told};
 use super::{Era, Id};
 use crate::limit::decide::Limits;
+use crate::limit::rule::Rule;
 use crate::limit::time::{Span, Time};
 use crate::limit::weights::Weights;
 use crate::redis::keys::Names;
 use crate::redis::link::{Args, Call, Class, Script};
 use crate::redis::script;
+
+/// A script's numbers are exact below.
+const EXACT: u64 = 1 << 53;
 
 /// A limiter as its script knows it; made once.
 #[derive(Clone, Debug)]
@@ -17,10 +21,21 @@ pub struct Target {
     names: Names,
     script: Arc<Script>,
     /// Version and parameters of the limits.
-    version: String,
-    parameters: String,
+    limits: String,
     opened: Opened,
+    /// If that is one token bucket which starts full.
+    bucket: Option<Bucket>,
     holds: bool,
+}
+
+/// A token bucket as scripts/fast.lua is told of it: its full time and that of a unit, in parts.
+#[derive(Clone, Debug)]
+struct Bucket {
+    full: u64,
+    unit: u64,
+    /// Parts to the microsecond.
+    parts: u64,
+    per_call: bool,
 }
 
 /// When a call is meant.
@@ -28,7 +43,7 @@ pub struct Target {
 pub struct Head {
     /// The present; `None`: by the server's clock. Set in tests only.
     pub now: Option<Time>,
-    /// In the server's time: later it does nothing.
+    /// In the server's time: later it does nothing. Where the present is given, nothing is late.
     pub not_after: Option<Time>,
 }
 
@@ -59,7 +74,15 @@ pub struct Batch<'a> {
     args: Args,
     ops: usize,
     class: Class,
+    run: Option<Run>,
     text: String,
+}
+
+/// Equal questions in a row that do not wait: they are told as one.
+#[derive(Clone, Debug)]
+struct Run {
+    weights: Weights,
+    count: u64,
 }
 
 impl Target {
@@ -67,9 +90,9 @@ impl Target {
         Target {
             names: Names::new(prefix, name, limits),
             script: Script::new(script::source(limits)),
-            version: limits.version().to_string(),
-            parameters: script::parameters(limits),
+            limits: format!("{};{}", limits.version(), script::parameters(limits)),
             opened: Opened::default(),
+            bucket: Bucket::of(limits),
             holds: limits.holds(),
         }
     }
@@ -114,12 +137,10 @@ impl Target {
     fn begin(&self, head: Head) -> Batch<'_> {
         let mut args = Args::default();
         match head.now {
-            Some(now) => args.push_number(now.0),
-            None => args.push(""),
+            Some(now) => args.push(format!("-{}", now.0)),
+            None => args.push_number(head.not_after.map_or(0, |at| at.0)),
         };
-        args.push_number(head.not_after.map_or(0, |at| at.0))
-            .push(&self.version)
-            .push(&self.parameters);
+        args.push(&self.limits);
         let told = self.opened.told();
         match told {
             Told::At(time) => args.push_number(time.0),
@@ -131,15 +152,66 @@ impl Target {
             args,
             ops: 0,
             class: Class::Idempotent,
+            run: None,
             text: String::new(),
         }
     }
 }
 
+impl Bucket {
+    fn of(limits: &Limits) -> Option<Bucket> {
+        let [limit] = limits.limits() else {
+            return None;
+        };
+        let Rule::TokenBucket(rule) = &limit.rule else {
+            return None;
+        };
+        let unit = rule.rate().period();
+        let full = rule.capacity().checked_mul(unit)?;
+        (full < EXACT && !rule.starts_empty()).then_some(Bucket {
+            full,
+            unit,
+            parts: rule.rate().units(),
+            per_call: limit.per_call,
+        })
+    }
+
+    /// What it takes, if that is something and fits.
+    fn cost(&self, weights: &Weights) -> Option<u64> {
+        let weight = match weights {
+            Weights::One(weight) => *weight,
+            Weights::Each(each) => *each.first()?,
+        };
+        let weight = if self.per_call { weight.min(1) } else { weight };
+        let cost = self.unit.checked_mul(weight)?;
+        (1..=self.full).contains(&cost).then_some(cost)
+    }
+}
+
 impl Batch<'_> {
     fn op(&mut self, letter: &str) -> &mut Args {
+        self.end_run();
         self.ops += 1;
         self.args.push(letter)
+    }
+
+    /// Tells what was put off.
+    fn end_run(&mut self) {
+        let Some(run) = self.run.take() else { return };
+        let bucket = self.target.bucket.as_ref();
+        if let Some((one, bucket)) = bucket.and_then(|b| Some((b.cost(&run.weights)?, b))) {
+            self.args.push("B");
+            self.push_weights(&run.weights);
+            self.args
+                .push_number(run.count)
+                .push_number(one)
+                .push_number(bucket.full)
+                .push_number(bucket.parts);
+        } else {
+            self.args.push("T");
+            self.push_weights(&run.weights);
+            self.args.push_number(run.count);
+        }
     }
 
     fn push_id(&mut self, id: Id) {
@@ -191,9 +263,23 @@ impl Batch<'_> {
     pub fn book(&mut self, wait: Option<Span>, weights: &Weights) {
         assert!(!self.target.holds, "a semaphore cannot be booked");
         self.class = Class::AtMostOnce;
-        self.op("P");
-        self.push_wait(wait);
-        self.push_weights(weights);
+        if wait != Some(Span::ZERO) {
+            self.op("P");
+            self.push_wait(wait);
+            self.push_weights(weights);
+            return;
+        }
+        match &mut self.run {
+            Some(run) if run.weights == *weights => run.count += 1,
+            _ => {
+                self.end_run();
+                self.run = Some(Run {
+                    weights: weights.clone(),
+                    count: 1,
+                });
+            }
+        }
+        self.ops += 1;
     }
 
     /// Would it pass?
@@ -271,7 +357,8 @@ impl Batch<'_> {
     }
 
     /// The call, on this key.
-    pub fn on(self, key: &[u8]) -> Call {
+    pub fn on(mut self, key: &[u8]) -> Call {
+        self.end_run();
         Call {
             script: Arc::clone(&self.target.script),
             keys: self.target.names.keys(key).collect(),

@@ -3,10 +3,11 @@
 //!
 //! - [`ask`]: a batch of operations on one key becomes a call.
 //! - [`opened`]: whose numbers decide.
-//! - [`reply`]: what came back, as types.
+//! - [`reply`]: what came back, as types. [`run`]: the answer to many equal questions.
 mod ask;
 mod opened;
 mod reply;
+mod run;
 
 use std::fmt;
 

@@ -1,7 +1,7 @@
 //! What a script answers.
 use redis::Value;
 
-use super::Era;
+use super::{Era, run};
 use crate::limit::rule::Figures;
 use crate::limit::time::{Span, Time};
 
@@ -76,6 +76,11 @@ impl Reply {
     }
 
     fn parse(texts: &[&[u8]], ops: usize) -> Option<Reply> {
+        if let [second, micro, text, weight @ ..] = texts
+            && text.starts_with(b"1;")
+        {
+            return Reply::run(second, micro, text, weight, ops);
+        }
         let server = Time(number(texts.first()?)?);
         let [_, now, era, answers @ ..] = texts else {
             return (texts.len() == 1).then_some(Reply::Late(server));
@@ -93,6 +98,32 @@ impl Reply {
             now: Time(number(now)?),
             era,
             answers,
+        })
+    }
+}
+
+impl Reply {
+    /// That of scripts/fast.lua.
+    fn run(
+        second: &[u8],
+        micro: &[u8],
+        text: &[u8],
+        weight: &[&[u8]],
+        ops: usize,
+    ) -> Option<Reply> {
+        let now = number(second)?.checked_mul(1_000_000)?;
+        let now = Time(now.checked_add(number(micro)?)?);
+        let text = std::str::from_utf8(text).ok()?;
+        let weight = match weight {
+            [] => 1,
+            [weight] => number(weight)?,
+            _ => return None,
+        };
+        Some(Reply::Done {
+            server: now,
+            now,
+            era: None,
+            answers: run::answers(now, text, weight, ops)?,
         })
     }
 }

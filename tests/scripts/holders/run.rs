@@ -158,7 +158,7 @@ impl Run {
         op(&mut batch);
         let call = batch.on(KEY);
         let text = |arg: &[u8]| String::from_utf8_lossy(arg).into_owned();
-        let asked: Vec<String> = call.args.iter().skip(12).map(text).collect();
+        let asked: Vec<String> = call.args.iter().skip(10).map(text).collect();
         self.seen.push(format!("{} {asked:?}", now.0));
         let reply = self
             .server

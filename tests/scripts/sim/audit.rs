@@ -235,10 +235,12 @@ impl Audit {
             return;
         };
         let parts: Vec<&str> = text.split(';').collect();
-        let skew: u64 = parts[1].split(' ').nth(1).unwrap().parse().unwrap();
-        let first = parts[2].split('/').next().unwrap();
-        self.stored_capacity = first.split(' ').nth(1).unwrap().parse().unwrap();
-        let used: u64 = parts[3].parse().unwrap();
+        // Zeros at the end of a part are left out.
+        let number = |text: Option<&str>| text.unwrap_or("0").parse::<u64>().unwrap();
+        let limits: Vec<&str> = parts.last().unwrap().split('/').collect();
+        let skew = number(parts[2 + limits.len()].split(' ').nth(2));
+        self.stored_capacity = number(limits[0].split(' ').nth(1));
+        let used = number(Some(parts[2]).filter(|used| !used.is_empty()));
         let sum: u64 = self
             .seen
             .holders
