@@ -60,9 +60,10 @@ STUB=honest expect 0 "all files" "$out/pool" --tasks 20 "$out/many"
 says "all files" ' over 4096 files, '
 
 # Ctrl-C: what ran is shown and judged, and the exit code is a shell's for it.
+rm "$out/log"
 STUB=honest "$out/pool" --tasks 20000 --seconds 60 --hold 20 >"$out/log" 2>&1 &
 pool=$!
-until grep -q '^limits:' "$out/log"; do sleep 0.1; done
+until grep -qs '^limits:' "$out/log"; do sleep 0.1; done
 kill -INT $pool
 got=0
 wait $pool || got=$?
