@@ -557,7 +557,7 @@ extern "C" {
  *
  * A client that needs none passes NULL. Keys and values are strings:
  *
- *     clock               monotonic | virtual     memory only; virtual stands still until
+ *     clock               monotonic | virtual     virtual, for tests, stands still until
  *                                                 limiter_clock_advance_us()
  *     lease_ms            100 to 86400000         default 30000: a permit's life unless renewed
  *     max_waiting         1 to 10000000           default 100000: waits under way; more answer
@@ -993,10 +993,15 @@ void limiter_after_task(void *slot);
 /*
  * VIRTUAL CLOCK --------------------------------------------------------------------------------
  *
- * A memory client opened with clock = virtual stands still until it is told to go on, so a
- * program's own tests need not sleep. It starts at 1 000 000 000 000 000 microseconds. Waits run on
- * it too: a call that blocks returns only when another thread moves the clock, so a test with one
- * thread waits for nothing, or submits. LIMITER_UNSUPPORTED on every other client.
+ * A client opened with clock = virtual stands still until it is told to go on, so a program's own
+ * tests need not sleep. It starts at 1 000 000 000 000 000 microseconds. Waits run on it too: a
+ * call that blocks returns only when another thread moves the clock, so a test with one thread
+ * waits for nothing, or submits. LIMITER_UNSUPPORTED on every other client.
+ *
+ * On Redis such a client tells the server its own time, so nobody else may use the same keys: give
+ * it a prefix of its own. What has been asked is answered, and who waits is looked at, when the
+ * clock is moved, also by 0: that blocks for some round trips (LIMITER_TIMEOUT: an answer took too
+ * long).
  */
 
 /*

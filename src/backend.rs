@@ -125,18 +125,12 @@ impl Backend {
         either!(self, it => it.clock_now())
     }
 
-    /// Moves a virtual clock; only memory has one.
+    /// Moves a virtual clock.
     pub fn clock_advance(&self, by: Span) -> Status {
-        match self {
-            Backend::Memory(memory) => memory.clock_advance(by),
-            Backend::Redis(_) => Status::Unsupported,
-        }
+        either!(self, it => it.clock_advance(by))
     }
 
     pub fn clock_set(&self, to: Time) -> Status {
-        match self {
-            Backend::Memory(memory) => memory.clock_set(to),
-            Backend::Redis(_) => Status::Unsupported,
-        }
+        either!(self, it => it.clock_set(to))
     }
 }

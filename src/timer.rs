@@ -121,6 +121,20 @@ impl Timer {
         Ok(())
     }
 
+    /// When the next event falls due.
+    pub fn next(&self) -> Option<Time> {
+        self.state.lock().events.first().map(|(at, _)| *at)
+    }
+
+    /// Fires what is due by then, for whoever moves the clock by steps of its own.
+    pub fn fire_by(&self, now: Time) {
+        loop {
+            let next = self.take_due(&mut self.state.lock(), now);
+            let Some((_, due)) = next else { return };
+            self.fire(due);
+        }
+    }
+
     /// No event fires any more, except one that is being fired.
     pub fn close(&self) {
         let mut state = self.state.lock();

@@ -22,6 +22,7 @@ c-g++       | tests/c/run.sh g++
 c-clang++   | tests/c/run.sh clang++
 c-asan      | tests/c/run.sh asan
 c-valgrind  | tests/c/run.sh valgrind
+c-redis     | tests/c/run.sh redis
 packaging   | tests/packaging/run.sh
 go          | bindings/go/test.sh
 ruby        | tools/installed.sh bindings/ruby/test.sh

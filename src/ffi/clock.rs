@@ -10,10 +10,14 @@ const LARGEST_TIME: u64 = 1 << 52;
 
 /// == Virtual clock ==
 ///
-/// A memory client opened with clock = virtual stands still until it is told to go on, so a program's
-/// own tests need not sleep. It starts at 1 000 000 000 000 000 microseconds. Waits run on it too: a call
-/// that blocks returns only when another thread moves the clock, so a test with one thread waits for
-/// nothing, or submits. LIMITER_UNSUPPORTED on every other client.
+/// A client opened with clock = virtual stands still until it is told to go on, so a program's own tests
+/// need not sleep. It starts at 1 000 000 000 000 000 microseconds. Waits run on it too: a call that
+/// blocks returns only when another thread moves the clock, so a test with one thread waits for nothing,
+/// or submits. LIMITER_UNSUPPORTED on every other client.
+///
+/// On Redis such a client tells the server its own time, so nobody else may use the same keys: give it a
+/// prefix of its own. What has been asked is answered, and who waits is looked at, when the clock is moved,
+/// also by 0: that blocks for some round trips (LIMITER_TIMEOUT: an answer took too long).
 /// ==
 /// Lets `us` microseconds pass. Everything that falls due on the way (booked starts, deadlines, leases)
 /// happens in order and at its own time before this returns; callbacks are started, not awaited.

@@ -11,7 +11,7 @@ use crate::ffi::types::*;
 ///
 /// A client that needs none passes NULL. Keys and values are strings:
 ///
-///     clock               monotonic | virtual     memory only; virtual stands still until
+///     clock               monotonic | virtual     virtual, for tests, stands still until
 ///                                                 limiter_clock_advance_us()
 ///     lease_ms            100 to 86400000         default 30000: a permit's life unless renewed
 ///     max_waiting         1 to 10000000           default 100000: waits under way; more answer

@@ -168,7 +168,7 @@ impl Redis {
     }
 
     /// Waits until no call is under way.
-    fn flown(&self, longest: Duration) -> bool {
+    pub(super) fn flown(&self, longest: Duration) -> bool {
         let flights = self.flights.lock().unwrap();
         let under_way = |flights: &mut usize| *flights > 0;
         let waited = self

@@ -184,9 +184,15 @@ impl Flight {
         let deadline = asked.expect("something is asked") + redis.options.config.command_timeout;
         // The answer to a call that comes too late is the time.
         let not_after = redis.offset.server_time(deadline).unwrap_or(Time(1));
-        let head = Head {
-            now: None,
-            not_after: Some(not_after),
+        let head = match redis.clock.is_virtual() {
+            false => Head {
+                not_after: Some(not_after),
+                ..Head::default()
+            },
+            true => Head {
+                now: Some(now),
+                not_after: None,
+            },
         };
         let named = &self.key.named;
         let mut batch = match &named.life {

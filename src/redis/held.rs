@@ -69,19 +69,14 @@ impl Tell {
     }
 }
 
-/// How long a lease lasts here: a little less than in Redis, which counts it from later on and whose
-/// clock may be faster.
-pub(super) fn lasts(lease: Span) -> Span {
-    Span((lease.0 - lease.0 / 100).saturating_sub(1_000))
-}
-
 impl Scene<'_> {
     /// A permit for what was granted to a wait, from its time on.
     pub fn hold(&mut self, serial: u64, trip: &Trip, answer: &Answer) -> u64 {
         let op = self.number(serial);
         let wait = &self.shard.waits[&serial];
         let hold = wait.hold.as_ref().expect("it asked for a semaphore");
-        let deadline = trip.sent + lasts(hold.terms.lease) + answer.retry_after;
+        let deadline =
+            trip.sent + wait.key.named.life().lasts(hold.terms.lease) + answer.retry_after;
         let held = Held {
             key: wait.key.clone(),
             id: hold.id,
@@ -306,7 +301,7 @@ impl Scene<'_> {
         };
         match heard.as_ref().map(|answers| &answers[0]) {
             Ok(answer) if answer.outcome == Outcome::Done => {
-                let lasts = trip.sent + lasts(lease) + answer.retry_after;
+                let lasts = trip.sent + held.key.named.life().lasts(lease) + answer.retry_after;
                 held.era = trip.era.expect("a semaphore has one");
                 // Without renewal the caller says how long it lives, which may be shorter than before.
                 held.deadline = match held.renew || held.wait.is_some() {

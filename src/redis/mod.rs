@@ -43,6 +43,7 @@ mod rebook;
 pub mod script;
 mod settings;
 mod spent;
+mod travel;
 mod verbs;
 pub mod wire;
 
@@ -54,7 +55,7 @@ use std::time::Duration;
 
 use crate::callback::Callbacks;
 use crate::clock::Clock;
-use crate::config::{Config, Level, Own};
+use crate::config::{ClockKind, Config, Level, Own};
 use crate::decision::Status;
 use crate::fork::Lent;
 use crate::limit::decide::Limits;
@@ -175,9 +176,13 @@ struct Scene<'a> {
 impl Redis {
     /// Connects at the first use.
     pub fn new(options: Options, stats: Arc<Stats>, callbacks: Arc<Callbacks>) -> Arc<Redis> {
-        let world = World {
+        let clock = match options.config.clock {
             // A lease in Redis ends while this machine is suspended, too.
-            clock: Arc::new(Clock::boottime()),
+            ClockKind::Monotonic => Clock::boottime(),
+            ClockKind::Virtual => Clock::virtual_clock(),
+        };
+        let world = World {
+            clock: Arc::new(clock),
             dice: Dice::system(),
             carrier: None,
         };
@@ -247,7 +252,10 @@ impl Redis {
     pub fn limiter(&self, name: &[u8], limits: Limits, own: Arc<Own>) -> Arc<Named> {
         let lease = limits.lease().unwrap_or(self.options.config.lease);
         Arc::new(Named {
-            life: limits.holds().then(|| Life::new(lease)),
+            life: limits.holds().then(|| match self.clock.is_virtual() {
+                true => Life::of_one_clock(lease),
+                false => Life::new(lease),
+            }),
             number: self.next_named.fetch_add(1, Ordering::Relaxed),
             target: Target::new(&self.options.config.prefix, name, &limits)
                 .opened(self.openings.open()),
@@ -330,9 +338,10 @@ impl Redis {
         Ok(carrier.insert(Arc::new(started)).clone())
     }
 
-    /// Opens the connection for notes, unless it is there.
+    /// Opens the connection for notes, unless it is there. Whoever moves a virtual clock asks without.
     fn listen(&self) {
-        if !self.listening.swap(true, Ordering::Relaxed)
+        if !self.clock.is_virtual()
+            && !self.listening.swap(true, Ordering::Relaxed)
             && let Ok(carrier) = self.carrier()
         {
             carrier.listen(&self.channel);

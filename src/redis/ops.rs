@@ -131,7 +131,9 @@ impl Scene<'_> {
         if before == due {
             return;
         }
-        if let Sink::Thread(parker) = &wait.sink {
+        if let Sink::Thread(parker) = &wait.sink
+            && !self.redis.clock.is_virtual()
+        {
             // It sleeps by itself.
             self.wakes.nudge(Arc::clone(parker));
             return;

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use super::flight::Trip;
-use super::held::{Terms, lasts};
+use super::held::Terms;
 use super::lines::{Heard, Then};
 use super::link::{Failure, Silence};
 use super::ops::{Stage, numbers, refusal};
@@ -62,9 +62,27 @@ pub(super) struct Life {
     pub wait: Span,
     /// Between two looks at the head of the queue.
     pub beat: Span,
+    /// How much of a lease is left in Redis when it ends here: in thousandths, and besides.
+    early: (u64, Span),
 }
 
 impl Life {
+    /// Where all go by one clock, a lease ends everywhere at once.
+    pub fn of_one_clock(lease: Span) -> Life {
+        Life {
+            allowance: Span::ZERO,
+            early: (0, Span::ZERO),
+            ..Life::new(lease)
+        }
+    }
+
+    /// How long a lease lasts here: a little less than in Redis, which counts it from later on and whose
+    /// clock may be faster.
+    pub fn lasts(&self, lease: Span) -> Span {
+        let (thousandths, besides) = self.early;
+        Span((lease.0 - lease.0 / 1000 * thousandths).saturating_sub(besides.0))
+    }
+
     pub fn new(lease: Span) -> Life {
         let claim = lease.clamp(Span::secs(1), Span::secs(2));
         Life {
@@ -73,6 +91,7 @@ impl Life {
             claim,
             wait: claim,
             beat: Span(lease.0 / 3).clamp(Span::millis(50), Span::millis(500)),
+            early: (10, Span::millis(1)),
         }
     }
 }
@@ -166,8 +185,9 @@ impl Scene<'_> {
         if answer.booking.is_empty() {
             return self.grant(serial, answer);
         }
-        let hold = self.hold_of(serial);
-        if trip.sent + lasts(hold.terms.lease) + answer.retry_after <= self.now {
+        let named = &self.shard.waits[&serial].key.named;
+        let lasts = named.life().lasts(self.hold_of(serial).terms.lease);
+        if trip.sent + lasts + answer.retry_after <= self.now {
             // The lease was over before the answer came.
             if matches!(self.shard.waits[&serial].stage, Stage::Asked) {
                 return self.fail(serial, &Failure::Ambiguous(Silence::Timeout));

@@ -3,14 +3,11 @@ use std::time::Duration;
 
 use super::driver;
 use super::link::{Endpoint, Settings, Trust};
-use crate::config::{ClockKind, Config};
+use crate::config::Config;
 
 /// The settings of the link that a URL and a configuration ask for, if such a link can work and this
 /// backend can do what else they ask for. The message never repeats the URL.
 pub fn settings(url: &str, config: &Config) -> Result<Settings, String> {
-    if config.clock == ClockKind::Virtual {
-        return Err("clock = virtual is for memory:// only".into());
-    }
     let mut endpoint = Endpoint::parse(url)?;
     let login = &mut endpoint.credentials;
     login.username = config.username.clone().or(login.username.take());

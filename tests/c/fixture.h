@@ -6,14 +6,28 @@
 
 #include <dirent.h>
 
-/* A memory client with one setting (key NULL: none). */
+/* A client with these settings: on memory, or where LIMITER_TEST_URL says, under keys of its own. */
+static inline limiter_client_t *open_config(limiter_config_t *config) {
+    static int opened;
+    const char *url = getenv("LIMITER_TEST_URL");
+    char error[LIMITER_ERRBUF_SIZE] = "", prefix[64];
+    limiter_client_t *client = NULL;
+    snprintf(prefix, sizeof prefix, "test:%ld:%d", (long)getpid(), __sync_add_and_fetch(&opened, 1));
+    CHECK_OK(limiter_config_set(config, "prefix", prefix, NULL, 0));
+    /* On a busy machine an answer may take its time. */
+    if (url) CHECK_OK(limiter_config_set(config, "command_timeout_ms", "20000", NULL, 0));
+    CHECK_OK(limiter_client_open(url ? url : "memory://", config, &client, error, sizeof error));
+    return client;
+}
+
+/* With one setting (key NULL: none). */
 static inline limiter_client_t *open_with(const char *key, const char *value) {
     char error[LIMITER_ERRBUF_SIZE] = "";
     limiter_config_t *config = limiter_config_new();
-    limiter_client_t *client = NULL;
+    limiter_client_t *client;
     CHECK(config != NULL);
     if (key) CHECK_OK(limiter_config_set(config, key, value, error, sizeof error));
-    CHECK_OK(limiter_client_open("memory://", config, &client, error, sizeof error));
+    client = open_config(config);
     limiter_config_free(config);
     return client;
 }

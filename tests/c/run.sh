@@ -1,11 +1,12 @@
 #!/bin/sh
 # Compiles every tests/c/*.c against the committed header with one compiler and runs it.
-#   tests/c/run.sh gcc|clang|g++|clang++|asan|valgrind [TEST...]
+#   tests/c/run.sh gcc|clang|g++|clang++|asan|valgrind|redis [TEST...]
 # gcc takes the release .so, clang the debug .so, the C++ compilers the archives; asan builds library
-# and tests with AddressSanitizer and LeakSanitizer; valgrind runs the clang build under memcheck.
+# and tests with AddressSanitizer and LeakSanitizer; valgrind runs the clang build under memcheck; redis
+# runs, on a server of its own, those that say what limits do.
 set -eu
 cd "$(dirname "$0")/../.."
-mode=${1:?"usage: tests/c/run.sh gcc|clang|g++|clang++|asan|valgrind [TEST...]"}
+mode=${1:?"usage: tests/c/run.sh gcc|clang|g++|clang++|asan|valgrind|redis [TEST...]"}
 shift
 target=${CARGO_TARGET_DIR:-target}
 out=$target/c-tests/$mode
@@ -15,6 +16,7 @@ if [ $# = 0 ]; then
     # Memcheck takes a part that uses every function; the rest is the same code with other numbers.
     [ "$mode" != valgrind ] || set -- lifecycle bad_config bad_limits bad_calls queue callback hooks \
         waiting observe fork descriptors exit
+    [ "$mode" != redis ] || set -- scenarios vectors cases_rates cases_semaphores pace
 fi
 
 warnings="-Wall -Wextra -Werror -pedantic"
@@ -48,6 +50,14 @@ valgrind)
     export CHECK_SCALE=40
     # --trace-children: exit.c starts itself anew.
     wrap="valgrind -q --error-exitcode=9 --trace-children=yes"
+    ;;
+redis)
+    compile="clang $c_flags" link=$(shared "$target/debug")
+    home=$(mktemp -d)
+    redis-server --port 0 --unixsocket "$home/socket" --save "" --dir "$home" >"$home/log" 2>&1 &
+    server=$!
+    trap 'kill $server; rm -rf "$home"' EXIT
+    export CHECK_SCALE=20 LIMITER_TEST_URL="unix://$home/socket"
     ;;
 *) echo "unknown mode $mode" >&2; exit 2 ;;
 esac

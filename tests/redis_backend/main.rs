@@ -14,4 +14,5 @@ mod sharing;
 mod storm;
 mod trouble;
 mod verbs;
+mod virtual_time;
 mod waiting;
