@@ -9,7 +9,7 @@ use tokio::time::timeout;
 use super::flight::{Carrier, Flight, Outgoing};
 use super::link::{Link, Push, Request, Settings};
 use super::wire::Note;
-use super::{Named, Redis, census, local};
+use super::{Named, Redis, local};
 use crate::clock::Clock;
 use crate::limit::time::Time;
 use crate::runtime;
@@ -84,8 +84,8 @@ impl Carrier for Driver {
     fn count_in(&self, named: Weak<Named>) {
         let (thread, redis) = (Arc::downgrade(&self.0), self.0.redis.clone());
         self.0.handle.spawn(async move {
-            while local::beat(&thread, &redis, &named).await {
-                tokio::time::sleep(census::BEAT).await;
+            while let Some(pause) = local::beat(&thread, &redis, &named).await {
+                tokio::time::sleep(pause).await;
             }
         });
     }

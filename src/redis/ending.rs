@@ -1,11 +1,12 @@
 //! What ends before its time: a wait that is cancelled or detached, a queue that is freed, and all of it
 //! at shutdown. What was taken is given back.
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use super::heartbeat::AGAIN;
 use super::ops::{Stage, Wait, numbers};
-use super::{Redis, Scene};
+use super::{Redis, Scene, Shard};
 use crate::callback;
 use crate::decision::{Decision, Status};
 use crate::op::{Sink, cancel_completed};
@@ -83,6 +84,7 @@ impl Scene<'_> {
             self.end(serial, Status::Closed, false);
         }
         self.release_all();
+        self.say_now();
         self.shard.recent.forget(|_| true);
     }
 }
@@ -144,7 +146,7 @@ impl Redis {
 
     /// Ends everything: waits complete with CLOSED, what they had booked is given back, due callbacks
     /// are waited for up to `timeout` (`None`: without limit), and later calls answer CLOSED. TIMEOUT if
-    /// that took longer.
+    /// that took longer, or Redis could not be told in time of what is given back.
     pub fn shutdown(&self, timeout: Option<Duration>) -> Status {
         if callback::inside() {
             return Status::WouldDeadlock;
@@ -155,16 +157,33 @@ impl Redis {
         if let Some(local) = self.local.memory() {
             local.shutdown(left());
         }
-        // No call lasts longer than its own deadline.
+        // No call lasts longer than its own deadline; what fails is said once more.
         let longest = self.command_timeout * 2;
-        let flown = self.flown(left().map_or(longest, |left| left.min(longest)));
+        let said = self.all_said(left().map_or(longest, |left| left.min(longest)));
         self.carrier.lock().unwrap().take();
         self.timer.join();
-        if self.callbacks.drain(left()) && flown {
+        if self.callbacks.drain(left()) && said {
             Status::Ok
         } else {
             Status::Timeout
         }
+    }
+
+    /// Waits until no call is under way, and all is said that ends something in Redis.
+    fn all_said(&self, longest: Duration) -> bool {
+        let until = Instant::now() + longest;
+        let left = || until.saturating_duration_since(Instant::now());
+        while self.flown(left()) {
+            let unsaid = |shard: &Mutex<Shard>| !shard.lock().unwrap().unsaid.is_empty();
+            if !self.shards.iter().any(unsaid) {
+                return true;
+            }
+            std::thread::sleep(Duration::from_micros(AGAIN.0).min(left()));
+            for index in 0..Numbers::SHARDS {
+                self.at(index, |scene| scene.say_now());
+            }
+        }
+        false
     }
 
     /// Waits until no call is under way.

@@ -133,7 +133,7 @@ impl Flight {
         let learn = |server| self.redis.offset.learn(server, self.trip.sent, received);
         self.trip.again |= again;
         match result.map(|value| Reply::read(&value, count)) {
-            Err(failure) => self.land(Err(failure)),
+            Err(failure) => self.failed(failure),
             Ok(Ok(Reply::Late(server))) => {
                 learn(server);
                 self.late += 1;
@@ -166,6 +166,20 @@ impl Flight {
                 }));
             }
         }
+    }
+
+    /// A call that may have run is not sent again if it holds what must not run twice: but the rest of it
+    /// is, without that.
+    fn failed(&mut self, failure: Failure) {
+        let once = |item: &Item| !item.may_repeat();
+        if !matches!(failure, Failure::Ambiguous(_)) || !self.items.iter().any(once) {
+            return self.land(Err(failure));
+        }
+        let items = std::mem::take(&mut self.items);
+        let (once, again) = items.into_iter().partition(once);
+        self.items = once;
+        self.land(Err(failure));
+        (self.items, self.trip.again) = (again, true);
     }
 
     /// Lets another call take what is queued: this one is slow.

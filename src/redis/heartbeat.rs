@@ -14,7 +14,7 @@ use crate::limit::time::{Span, Time};
 /// only when half of their life is over.
 const HEAD: usize = 16;
 /// What could not be said is tried again after this.
-const AGAIN: Span = Span::millis(100);
+pub(super) const AGAIN: Span = Span::millis(100);
 /// Two beats are not closer.
 const LEAST: Span = Span::millis(5);
 
@@ -140,6 +140,13 @@ impl Scene<'_> {
                 until,
             });
             self.beat_by(at);
+        }
+    }
+
+    /// Says now what could not be said before.
+    pub fn say_now(&mut self) {
+        for unsaid in std::mem::take(&mut self.shard.unsaid) {
+            self.urge(&unsaid.key, vec![unsaid.op], Then::End(unsaid.until));
         }
     }
 

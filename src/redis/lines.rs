@@ -40,6 +40,12 @@ pub(super) struct Item {
     pub asked: Time,
 }
 
+impl Item {
+    pub fn may_repeat(&self) -> bool {
+        self.ops.iter().all(Op::may_repeat)
+    }
+}
+
 /// Who wants an answer.
 pub(super) enum Then {
     /// The operation of this serial.

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
-use super::census::Census;
+use super::census::{self, Census};
 use super::driver::Thread;
 use super::flight::Carrier;
 use super::held::Terms;
@@ -299,18 +299,18 @@ impl Scene<'_> {
     }
 }
 
-/// Says once that this process lives. False: it does not matter any more.
-pub(super) async fn beat(thread: &Weak<Thread>, redis: &Weak<Redis>, named: &Weak<Named>) -> bool {
-    let (Some(redis), Some(named)) = (redis.upgrade(), named.upgrade()) else {
-        return false;
-    };
+/// Says once that this process lives. Answers when to do so again; `None`: it does not matter any more.
+pub(super) async fn beat(
+    thread: &Weak<Thread>,
+    redis: &Weak<Redis>,
+    named: &Weak<Named>,
+) -> Option<Duration> {
+    let (redis, named) = (redis.upgrade()?, named.upgrade()?);
     if redis.policy(&named) != FailurePolicy::Local {
         named.stand_in.counted.store(false, Ordering::Relaxed);
-        return false;
+        return None;
     }
-    let Some(thread) = thread.upgrade() else {
-        return false;
-    };
+    let thread = thread.upgrade()?;
     let census = &named.stand_in.census;
     let request = link::Request::from(census.call());
     let deadline = Instant::now() + redis.command_timeout;
@@ -318,9 +318,13 @@ pub(super) async fn beat(thread: &Weak<Thread>, redis: &Weak<Redis>, named: &Wea
         .link
         .call(Lane::Control, request, deadline, Class::Idempotent)
         .await;
-    // Without an answer the last one holds.
-    if let Ok(answer) = answer {
-        census.heard(&answer);
-    }
-    true
+    Some(match answer {
+        Ok(answer) => {
+            census.heard(&answer);
+            census::BEAT
+        }
+        // The last one holds. Where Redis comes and goes, each has to be heard while it is there: else
+        // some would take the others for dead.
+        Err(_) => census::BEAT / 8,
+    })
 }

@@ -38,6 +38,11 @@ pub(super) enum Op {
 }
 
 impl Op {
+    /// Running it twice is running it once. The like of [`Batch::class`].
+    pub fn may_repeat(&self) -> bool {
+        !matches!(self, Op::Book { .. } | Op::Unbook(_) | Op::Settle(..))
+    }
+
     /// `now`: the time of the client's clock.
     pub fn add_to(&self, batch: &mut Batch<'_>, now: Time) {
         match self {

@@ -216,6 +216,31 @@ fn what_was_given_up_while_redis_was_silent_is_given_back() {
 }
 
 #[test]
+fn shutdown_gives_back_what_could_not_be_given_back_before() {
+    let server = Server::start();
+    let sound = limiter(&open(&server.url()), "s", &[leased(1, 60_000)]);
+    for round in 0..5 {
+        let client = hasty(&server.url());
+        let limiter = limiter(&client, "s", &[leased(1, 60_000)]);
+        let held = acquire(&limiter, &within(20_000));
+        assert_eq!(held.status, Status::Ok, "round {round}");
+        server.freeze();
+        assert_eq!(limiter.release(held.permit), Ok(Status::Ok));
+        std::thread::sleep(ms(300 + 40 * round));
+        server.thaw();
+        assert_eq!(client.shutdown(Some(secs(20))), Ok(Status::Ok));
+        assert_eq!(remaining(&sound), 1, "round {round}");
+    }
+    let client = hasty(&server.url());
+    let limiter = limiter(&client, "s", &[leased(1, 60_000)]);
+    assert_eq!(acquire(&limiter, &within(20_000)).status, Status::Ok);
+    server.freeze();
+    let began = Instant::now();
+    assert_eq!(client.shutdown(Some(ms(400))), Ok(Status::Timeout));
+    assert!(began.elapsed() < secs(5), "{:?}", began.elapsed());
+}
+
+#[test]
 fn garbage_under_a_semaphore_is_an_error_until_it_is_reset() {
     let server = Server::start();
     let client = open(&server.url());
