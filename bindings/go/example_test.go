@@ -112,6 +112,20 @@ func ExampleLimiter_Acquire() {
 	// Output: 1 left
 }
 
+// Sign-ups are refused while Redis cannot answer, whatever the client's policy is.
+func ExampleLimiter_SetFailurePolicy() {
+	client := must(limiter.Open("redis://127.0.0.1:1", limiter.WithFailurePolicy(limiter.FailOpen)))
+	defer client.Close()
+	signUps := must(client.NewLimiter("sign-ups", limiter.FixedWindow(100, time.Hour)))
+
+	if err := signUps.SetFailurePolicy(limiter.FailClosed); err != nil {
+		log.Fatal(err)
+	}
+	admitted, err := signUps.Allow("198.51.100.7")
+	fmt.Println(admitted, err)
+	// Output: false <nil>
+}
+
 // A wait that is known to exceed the deadline is refused at once, and books nothing.
 func ExampleLimiter_Acquire_deadline() {
 	client := virtual()
