@@ -48,9 +48,15 @@ trap 'rm -f "$report"' EXIT
 status=0
 passed=0
 failed=0
+# The scenarios once more, on Redis.
+case " $* " in *" test/test_scenarios.rb "*) set -- "$@" redis ;; esac
 # A process for each file: one that crashes takes only its own tests with it, and counts as a failure.
 for file in "$@"; do
-    ruby -W "$file" >"$report" 2>&1
+    if [ "$file" = redis ]; then
+        ../../tools/with_redis.sh ruby -W test/test_scenarios.rb >"$report" 2>&1
+    else
+        ruby -W "$file" >"$report" 2>&1
+    fi
     code=$?
     summary=$(sed -n 's/^\([0-9]*\) runs, [0-9]* assertions, \([0-9]*\) failures, \([0-9]*\) errors, \([0-9]*\) skips$/\1 \2 \3 \4/p' "$report" | tail -n 1)
     if [ -z "$summary" ]; then

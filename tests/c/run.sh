@@ -53,11 +53,8 @@ valgrind)
     ;;
 redis)
     compile="clang $c_flags" link=$(shared "$target/debug")
-    home=$(mktemp -d)
-    redis-server --port 0 --unixsocket "$home/socket" --save "" --dir "$home" >"$home/log" 2>&1 &
-    server=$!
-    trap 'kill $server; rm -rf "$home"' EXIT
-    export CHECK_SCALE=20 LIMITER_TEST_URL="unix://$home/socket"
+    export CHECK_SCALE=20
+    wrap=tools/with_redis.sh
     ;;
 *) echo "unknown mode $mode" >&2; exit 2 ;;
 esac
@@ -69,7 +66,7 @@ printf '%s\n' "$@" | xargs -P "$(nproc)" -I NAME sh -c "$compile tests/c/NAME.c 
 status=0
 for name in "$@"; do
     leaks=
-    if [ -n "$wrap" ]; then
+    if [ "$mode" = valgrind ]; then
         case $name in
         # A forked child leaves alone what it inherits, and who exits in the middle frees nothing.
         fork | descriptors | exit) leaks=--leak-check=no ;;
