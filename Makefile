@@ -10,6 +10,8 @@ PREFIX ?= /usr/local
 LIBDIR ?= $(PREFIX)/lib
 INCLUDEDIR ?= $(PREFIX)/include
 FILES ?= .
+# What the demo does on Redis: three processes, of which one is killed in the middle.
+FLEET = --processes 3 --kill 1500 --lease 2000 --seconds 7
 
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 RELEASE := $(TARGET)/release
@@ -42,13 +44,14 @@ help: ## list the targets (default)
 build: ## build the library: release, shared and static
 	$(CARGO) build --release --lib
 
-demo: ## run the worker pool of examples/c over FILES=folder (default: this one)
-	@tools/setup.sh demo
+demo: ## run the worker pool of examples/c over FILES=folder; three on Redis with URL=redis://... or REDIS=1
+	@tools/setup.sh $(if $(REDIS),redis,demo)
 	$(CARGO) build --release --lib
 	@mkdir -p $(TARGET)/demo
 	$(CC) -std=c99 -O2 -Wall -Wextra -Iinclude -o $(TARGET)/demo/worker_pool \
 		examples/c/worker_pool.c examples/c/worker_pool/*.c $(RELEASE)/liblimiter.a -pthread -ldl -lm
-	@$(TARGET)/demo/worker_pool --files "$(FILES)"
+	@LIMITER_URL="$(URL)" $(if $(REDIS),tools/redis.sh) $(TARGET)/demo/worker_pool --files "$(FILES)" \
+		$(if $(URL)$(REDIS),$(FLEET))
 
 test: ## run every test; installs the tools it lacks
 	@tools/setup.sh test

@@ -87,8 +87,8 @@
  * LEAVING
  *   A process may exit, return from main or be killed at any moment and in any state: the exit code
  *   is untouched. (A main thread that ends by pthread_exit() frees its clients first: the library's
- *   threads take no signals.) limiter_client_shutdown first gives back what is held; on Redis what
- *   a killed process held comes back when its lease ends.
+ *   threads take no signals.) limiter_client_shutdown first gives back what is held; what a killed
+ *   process held on Redis comes back a little after its lease: see LIMITER_SEMAPHORE.
  */
 
 #ifndef LIMITER_H
@@ -233,8 +233,9 @@
 
 /*
  * At most `capacity` units are held at once. First in, first out over all processes. A permit lives
- * for `lease_ms` and is renewed in the background while it is held, so a killed process gives back
- * what it held within one lease.
+ * for `lease_ms` and is renewed in the background while it is held. So what a killed process held
+ * on Redis is free again within its lease and the allowance for a server's clock that jumps: 350 ms
+ * or a twentieth of the lease, whichever is longer.
  */
 #define LIMITER_SEMAPHORE 1
 
@@ -628,11 +629,10 @@ LIMITER_API void limiter_config_free(struct limiter_config_t *config);
  * Opens a client. `url` says where the state lives; NULL means "memory://", which is this process's
  * own memory. redis://[user:password@]host[:port][/database], rediss:// (TLS), unix:///path,
  * redis-cluster://host:port,host:port and redis-sentinel://host:port,host:port/master share it over
- * all processes that use the name; this version refuses semaphores there (LIMITER_UNSUPPORTED from
- * limiter_new()). `config` is copied; NULL means the defaults. Never connects and never waits: a
- * backend that is down shows at the first call. On success `*client` is set, to be freed with
- * limiter_client_free(); on failure it is NULL. LIMITER_CONFIG for a URL that cannot be used; the
- * message never repeats a password.
+ * all processes that use the name. `config` is copied; NULL means the defaults. Never connects and
+ * never waits: a backend that is down shows at the first call. On success `*client` is set, to be
+ * freed with limiter_client_free(); on failure it is NULL. LIMITER_CONFIG for a URL that cannot be
+ * used; the message never repeats a password.
  */
 LIMITER_API
 LIMITER_MUST_USE

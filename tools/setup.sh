@@ -1,12 +1,14 @@
 #!/bin/sh
 # Installs what `make demo` or `make test` needs and this machine lacks (Debian and its kin).
-#   tools/setup.sh demo|test
+#   tools/setup.sh demo|redis|test
+# `redis` is the demo with a redis-server of its own.
 # One line per need: who needs it, a command that succeeds where it is there, the Debian package.
 set -eu
 
 needs() {
     cat <<'END'
 demo | command -v cc                         | gcc libc6-dev
+redis | command -v redis-server              | redis-server
 test | command -v c++                        | g++
 test | command -v clang                      | clang
 test | command -v clang++                    | clang
@@ -20,7 +22,6 @@ test | command -v pkg-config                 | pkg-config
 test | command -v python3                    | python3
 test | test -f /usr/include/nlohmann/json.hpp | nlohmann-json3-dev
 test | command -v openssl                    | openssl
-test | command -v redis-server               | redis-server
 test | command -v redis-sentinel             | redis-sentinel
 test | command -v redis-cli                  | redis-tools
 test | command -v gem                        | ruby
@@ -46,8 +47,12 @@ dpkg_has() { # valgrind cannot start without the C library's symbols
     ! command -v dpkg-query || dpkg-query -W -f '${Status}' "$1" | grep -q 'ok installed'
 }
 
-wanted() { # does $1 (this line's purpose) belong to $purpose? `test` needs all of `demo` too
-    [ "$1" = "$purpose" ] || [ "$purpose" = test ]
+wanted() { # does $1 (this line's purpose) belong to $purpose? Each needs all of those before it
+    case $purpose in
+        demo) [ "$1" = demo ] ;;
+        redis) [ "$1" != test ] ;;
+        *) true ;;
+    esac
 }
 
 missing_packages() {
@@ -105,8 +110,9 @@ check_rust() {
     done
 }
 
-purpose=${1:?"usage: tools/setup.sh demo|test"}
-case $purpose in demo | test) ;; *) echo "usage: tools/setup.sh demo|test" >&2; exit 2 ;; esac
+usage="usage: tools/setup.sh demo|redis|test"
+purpose=${1:?"$usage"}
+case $purpose in demo | redis | test) ;; *) echo "$usage" >&2; exit 2 ;; esac
 install_packages
 install_packages # what depends on the first round
 check_rust

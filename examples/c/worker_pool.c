@@ -11,8 +11,11 @@
  * limits from it alone. It exits 0 if they held, 1 if one was exceeded or something failed, 2 if it
  * could not run, and as a shell has it (130) if they held until somebody pressed Ctrl-C.
  *
- * What concerns the library is in make_limiter() and run_task(); the rest is a pool like any other.
- * The parts in worker_pool/ (files, record, check, plot) do not use the library.
+ * With --processes 3 it is three such pools in three processes that share the limits through Redis, and
+ * with --kill one of them is killed in the middle. Nothing else changes in what they do.
+ *
+ * What concerns the library is in make_limiter(), answers() and run_task(); the rest is a pool like any
+ * other. The parts in worker_pool/ do not use the library.
  *
  * SPDX-License-Identifier: MIT OR Apache-2.0
  */
@@ -25,37 +28,24 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
 
-#define MOST_THREADS 256
-
-enum { HELD = 0, EXCEEDED = 1, CANNOT_RUN = 2 };
-
-struct options {
-    const char *files, *url, *name, *record;
-    long threads, tasks, seconds, hold_ms;
-    int check_only, ascii, first_record;
-};
-
 struct pool {
     const struct options *options;
+    size_t process; /* which one of options->processes, from 0 */
     limiter_client_t *client;
     limiter_t *limiter;
     struct files files;
-    int64_t deadline;
+    int64_t begin, deadline;
+    struct journal *journals[MOST_PROCESSES], *journal;
 
-    pthread_mutex_t lock; /* guards what follows */
-    struct record record;
-    size_t next_task;
-    size_t running_tasks, running_threads;
-    uint64_t bytes;
-    uint32_t checksum; /* of all checksums, in no order */
-    char first_error[256];
+    pthread_mutex_t lock; /* guards what follows, and the counts in the journal */
+    size_t next_task, running_threads;
+    uint32_t checksum;    /* of all checksums, in no order */
+    char backend_says[256];
 };
 
 static volatile sig_atomic_t interrupted; /* the signal that did it, or -1 for a failure */
@@ -64,17 +54,33 @@ static void interrupt(int signal_number) {
     interrupted = signal_number;
 }
 
-static void sleep_ms(long ms) {
-    struct timespec left;
-    left.tv_sec = ms / 1000;
-    left.tv_nsec = ms % 1000 * 1000000;
-    while (nanosleep(&left, &left) != 0 && errno == EINTR) continue;
-}
-
 /* THE LIMITS ------------------------------------------------------------------------------------ */
 
+/* Without what is nobody's business: user and password. */
+static void show_url(const char *url, char *shown, size_t size) {
+    const char *host = strstr(url, "://"), *at;
+    size_t length;
+
+    host = host != NULL ? host + 3 : url;
+    length = strcspn(host, "/?");
+    for (at = host + length; at > host && at[-1] != '@'; at--) continue;
+    length = strcspn(at, "?");
+    snprintf(shown, size, "%.*s%.*s", (int)(host - url), url, (int)length, at);
+}
+
+/* Told by the library: why it cannot reach Redis, for instance, and that it is "; trying on". */
+static void hear(void *user_data, int32_t level, const char *message) {
+    struct pool *pool = user_data;
+    (void)level;
+    pthread_mutex_lock(&pool->lock);
+    snprintf(pool->backend_says, sizeof pool->backend_says, "%.*s", (int)strcspn(message, ";"), message);
+    pthread_mutex_unlock(&pool->lock);
+}
+
 static int make_limiter(struct pool *pool) {
+    const struct options *options = pool->options;
     char why[LIMITER_ERRBUF_SIZE] = "";
+    limiter_config_t *config = limiter_config_new();
     limiter_limit limits[3];
     limiter_status status;
 
@@ -83,17 +89,19 @@ static int make_limiter(struct pool *pool) {
      * task of 64 KiB is one task at once and one start, but 65 536 bytes.
      */
     limits[0] = limiter_per_call(limiter_semaphore(AT_ONCE));
+    limits[0].lease_ms = (uint32_t)options->lease_ms;
     limits[1] = limiter_per_call(
         limiter_token_bucket(STARTS_BURST, STARTS_PER_SECOND, LIMITER_SECOND));
     limits[2] = limiter_token_bucket(BYTES_BURST, BYTES_PER_SECOND, LIMITER_SECOND);
 
-    status = limiter_client_open(pool->options->url, NULL, &pool->client, why, sizeof why);
+    limiter_config_set_log(config, 2, hear, pool); /* 2: errors and warnings */
+    status = limiter_client_open(options->url, config, &pool->client, why, sizeof why);
+    limiter_config_free(config);
     if (status != LIMITER_OK) {
-        fprintf(stderr, "worker_pool: cannot open %s: %s\n", pool->options->url, why);
+        fprintf(stderr, "worker_pool: cannot use this URL: %s\n", why);
         return -1;
     }
-    status = limiter_new(pool->client, pool->options->name, limits, 3, &pool->limiter, why,
-                         sizeof why);
+    status = limiter_new(pool->client, options->name, limits, 3, &pool->limiter, why, sizeof why);
     if (status != LIMITER_OK) {
         fprintf(stderr, "worker_pool: cannot make the limiter: %s\n", why);
         return -1;
@@ -101,10 +109,38 @@ static int make_limiter(struct pool *pool) {
     return 0;
 }
 
+static void free_limiter(struct pool *pool) {
+    limiter_free(pool->limiter);
+    limiter_client_free(pool->client);
+    pool->limiter = NULL;
+    pool->client = NULL;
+}
+
+/* To open a client connects to nothing. Whether Redis is there shows when it is asked something. */
+static int answers(struct pool *pool) {
+    const int64_t give_up = now_ns() + 2 * NANOS_PER_SECOND;
+    limiter_decision decision;
+    char url[256];
+
+    for (;;) {
+        const limiter_status status = limiter_peek(pool->limiter, NULL, &decision);
+        if (status >= 0) return 1;
+        if (interrupted || now_ns() > give_up) {
+            show_url(pool->options->url, url, sizeof url);
+            pthread_mutex_lock(&pool->lock);
+            fprintf(stderr, "worker_pool: no answer from %s: %s\n", url,
+                    *pool->backend_says ? pool->backend_says : limiter_status_message(status));
+            pthread_mutex_unlock(&pool->lock);
+            return 0;
+        }
+        sleep_ms(100);
+    }
+}
+
 /* With the pool's lock held. */
 static void note_error(struct pool *pool, const char *where, const char *what) {
-    if (pool->record.errors++ == 0) {
-        snprintf(pool->first_error, sizeof pool->first_error, "%s: %s", where, what);
+    if (pool->journal->errors++ == 0) {
+        snprintf(pool->journal->first_error, sizeof pool->journal->first_error, "%s: %s", where, what);
     }
 }
 
@@ -118,33 +154,35 @@ static void expect_ok(struct pool *pool, const char *where, limiter_status statu
 static void note_refusal(struct pool *pool, limiter_status status) {
     pthread_mutex_lock(&pool->lock);
     if (status == LIMITER_DENIED) {
-        pool->record.denied++; /* not before this run's time is over */
+        pool->journal->denied++; /* not before this run's time is over */
     } else if (status == LIMITER_CANCELLED) {
-        pool->record.cancelled++;
+        pool->journal->cancelled++;
     } else {
         note_error(pool, "limiter_acquire", limiter_status_message(status));
     }
     pthread_mutex_unlock(&pool->lock);
+    if (status < 0 && status != LIMITER_CANCELLED) sleep_ms(100); /* it may need a moment */
 }
 
-/* How long a task stays after the checksum, as a real one would that sends the file somewhere. */
-static long hold_ms(const struct pool *pool, size_t number) {
-    if (pool->options->hold_ms >= 0) return pool->options->hold_ms;
-    /* First slow tasks, so that "4 at once" is what holds them; then quick ones: "200 per second". */
-    return number < (size_t)pool->options->tasks / 2 ? 25 : 2;
+/* Each process has each so-manieth file, if there are enough for all. */
+static const char *file_of(const struct pool *pool, size_t number) {
+    const size_t processes = (size_t)pool->options->processes, count = pool->files.count;
+    const size_t part = (count + processes - 1 - pool->process) / processes;
+    if (count < processes) return pool->files.path[number % count];
+    return pool->files.path[number % part * processes + pool->process];
 }
 
 static void work(struct pool *pool, size_t number, struct task *task) {
-    const char *path = pool->files.path[number % pool->files.count];
+    const char *path = file_of(pool, number);
     uint32_t crc;
     int failed = file_checksum(path, &crc, &task->bytes);
 
     pthread_mutex_lock(&pool->lock);
     if (failed) note_error(pool, path, strerror(errno));
     pool->checksum ^= crc;
-    pool->bytes += task->bytes;
+    pool->journal->bytes += task->bytes;
     pthread_mutex_unlock(&pool->lock);
-    sleep_ms(hold_ms(pool, number));
+    sleep_ms(options_hold_ms(pool->options, number, task->start - pool->begin));
 }
 
 /* Whether there may be time for another task. */
@@ -152,41 +190,34 @@ static int run_task(struct pool *pool, size_t number) {
     limiter_request request = LIMITER_INIT(limiter_request);
     limiter_decision decision;
     limiter_status status;
-    struct task task;
+    struct task *task;
+    const int64_t asked = now_ns();
 
-    memset(&task, 0, sizeof task);
-    task.asked = now_ns();
-    if (task.asked >= pool->deadline) return 0;
+    if (asked >= pool->deadline) return 0;
     request.weight = ESTIMATED_BYTES;
-    request.wait_ms = (int32_t)((pool->deadline - task.asked) / 1000000);
+    request.wait_ms = (int32_t)((pool->deadline - asked) / NANOS_PER_MS);
     request.user_data = (uintptr_t)pool; /* what cancel_waits goes by */
 
     pthread_mutex_lock(&pool->lock);
-    pool->record.asked++;
+    pool->journal->asked++;
     pthread_mutex_unlock(&pool->lock);
     status = limiter_acquire(pool->limiter, &request, &decision);
     if (status != LIMITER_OK) {
         note_refusal(pool, status);
         return status != LIMITER_DENIED;
     }
-    task.start = now_ns();
-
     pthread_mutex_lock(&pool->lock);
-    pool->running_tasks++;
-    pthread_mutex_unlock(&pool->lock);
-    work(pool, number, &task);
-    pthread_mutex_lock(&pool->lock);
-    pool->running_tasks--;
+    task = journal_start(pool->journal, asked, now_ns());
     pthread_mutex_unlock(&pool->lock);
 
-    task.end = now_ns();
-    expect_ok(pool, "limiter_settle", limiter_settle(pool->limiter, decision.permit, task.bytes));
-    task.settled = now_ns();
+    work(pool, number, task);
+
+    task->end = now_ns();
+    expect_ok(pool, "limiter_settle", limiter_settle(pool->limiter, decision.permit, task->bytes));
+    pthread_mutex_lock(&pool->lock);
+    journal_end(pool->journal, task, now_ns());
+    pthread_mutex_unlock(&pool->lock);
     expect_ok(pool, "limiter_release", limiter_release(pool->limiter, decision.permit));
-
-    pthread_mutex_lock(&pool->lock);
-    pool->record.task[pool->record.count++] = task;
-    pthread_mutex_unlock(&pool->lock);
     return 1;
 }
 
@@ -213,39 +244,21 @@ static void *worker(void *argument) {
     return NULL;
 }
 
-#define LINE 72 /* what wraps stays: so there is room for the ^C that a terminal shows, too */
-
-/* One line on stderr that rewrites itself; nothing where stderr is a file or a CI log. */
-static void show_progress(struct pool *pool, size_t threads) {
-    static const char bar[] = "####################";
-    size_t done, in_flight, tasks = (size_t)pool->options->tasks;
-    uint64_t bytes;
-    char line[256];
-
-    if (!isatty(STDERR_FILENO)) return;
-    pthread_mutex_lock(&pool->lock);
-    done = pool->record.count;
-    in_flight = pool->running_tasks;
-    bytes = pool->bytes;
-    pthread_mutex_unlock(&pool->lock);
-    snprintf(line, sizeof line, "[%-20.*s] %zu of %zu done, %zu in flight, %zu threads, %.1f MiB",
-             (int)(done * 20 / tasks), bar, done, tasks, in_flight, threads,
-             (double)bytes / (1024 * 1024));
-    fprintf(stderr, "\r%-*.*s", LINE, LINE, line);
-}
-
 static void watch(struct pool *pool) {
-    size_t threads;
+    const int is_alone = pool->options->processes == 1;
+    size_t threads, done;
     do {
-        sleep_ms(50);
+        sleep_ms(20);
         /* Again each time: a thread may just have been on its way into acquire. */
         if (interrupted) limiter_cancel_waits(pool->client, (uintptr_t)pool);
         pthread_mutex_lock(&pool->lock);
         threads = pool->running_threads;
+        done = pool->journal->done;
+        pool->journal->seen = now_ns();
         pthread_mutex_unlock(&pool->lock);
-        show_progress(pool, threads);
+        if (is_alone) show_progress(&pool->journal, 1, (double)done / (double)pool->options->tasks);
     } while (threads > 0);
-    if (isatty(STDERR_FILENO)) fprintf(stderr, "\r%*s\r", LINE + 7, "");
+    if (is_alone) clear_progress();
 }
 
 static int run_pool(struct pool *pool) {
@@ -253,7 +266,6 @@ static int run_pool(struct pool *pool) {
     long started, i;
     int error = 0;
 
-    pool->deadline = now_ns() + pool->options->seconds * NANOS_PER_SECOND;
     pool->running_threads = (size_t)pool->options->threads;
     for (started = 0; started < pool->options->threads; started++) {
         error = pthread_create(&thread[started], NULL, worker, pool);
@@ -271,172 +283,120 @@ static int run_pool(struct pool *pool) {
     return error == 0 ? 0 : -1;
 }
 
-/* THE REPORT ------------------------------------------------------------------------------------ */
+/* What each of several processes does, with a client of its own. */
+static int run_process(size_t number, void *argument) {
+    struct pool *pool = argument;
+    int result = CANNOT_RUN;
 
-static int report(struct record *record, const struct options *options, const char *first_error) {
-    struct findings found;
-    int held;
-
-    if (check(record, &found) != 0) return CANNOT_RUN;
-    held = found.at_once_held && found.starts_held && found.bytes_held;
-    plot_record(record, options->ascii);
-    print_findings(record, &found);
-    if (interrupted > 0) printf("INTERRUPTED: the record ends where it was.\n");
-    if (record->errors > 0) {
-        printf("FAILED: %" PRIu64 " errors; the first: %s\n", record->errors, first_error);
-    } else if (record->count == 0 && interrupted == 0) {
-        printf("FAILED: nothing was admitted, so nothing was shown\n");
-    } else if (held && record->count > 0) {
-        printf("HELD: no limit was exceeded at any moment of the record.\n");
-    }
-    if (!held) printf("EXCEEDED: the record shows more than the limits allow.\n");
-    if (!held || record->errors > 0) return EXCEEDED;
-    if (interrupted > 0) return 128 + interrupted;
-    return record->count > 0 ? HELD : EXCEEDED;
+    pool->process = number;
+    pool->journal = pool->journals[number];
+    if (make_limiter(pool) == 0 && run_pool(pool) == 0) result = HELD;
+    free_limiter(pool);
+    return result;
 }
 
-static int check_records(const struct options *options, int count, char **path) {
-    struct record record;
-    int i, result;
+/* THE RUN --------------------------------------------------------------------------------------- */
 
-    if (record_new(&record, MOST_TASKS) != 0) return CANNOT_RUN;
-    for (i = 0; i < count; i++) {
-        if (record_load(&record, path[i]) != 0) {
-            record_free(&record);
-            return CANNOT_RUN;
+static int make_journals(struct pool *pool) {
+    const struct options *options = pool->options;
+    char path[4096];
+    long i;
+
+    for (i = 0; i < options->processes; i++) {
+        const char *file = options->record;
+        if (file != NULL && options->processes > 1) {
+            snprintf(path, sizeof path, "%s.%ld", file, i + 1);
+            file = path;
         }
+        pool->journals[i] = journal_new(file, (size_t)options->tasks, options->lease_ms);
+        if (pool->journals[i] == NULL) return -1;
     }
-    printf("%d record%s, checked as one\n\n", count, count == 1 ? "" : "s");
-    result = report(&record, options, "see the run that made the record");
-    record_free(&record);
-    return result;
+    pool->journal = pool->journals[0];
+    return 0;
+}
+
+static void print_plan(const struct pool *pool) {
+    const struct options *options = pool->options;
+    char url[256];
+
+    show_url(options->url, url, sizeof url);
+    if (options->processes == 1) {
+        printf("%ld threads, %ld tasks", options->threads, options->tasks);
+    } else {
+        printf("%ld processes with %ld threads each, %ld s", options->processes, options->threads,
+               options->seconds);
+    }
+    printf(" over %s%zu files", pool->files.more ? "the first " : "", pool->files.count);
+    if (pool->files.left_out > 0) printf(" (%zu too large or unreadable)", pool->files.left_out);
+    printf(",%cstate in %s\n", options->processes == 1 ? ' ' : '\n', url);
+    printf("limits: %d at once; %d starts a second, burst %d; %d MiB a second, burst %d MiB\n\n",
+           AT_ONCE, STARTS_PER_SECOND, STARTS_BURST, BYTES_PER_SECOND >> 20, BYTES_BURST >> 20);
+    fflush(stdout);
 }
 
 static int run_and_report(struct pool *pool) {
     const struct options *options = pool->options;
     int result;
 
-    if (files_find(options->files, &pool->files) != 0) return CANNOT_RUN;
-    if (record_new(&pool->record, (size_t)options->tasks) != 0) return CANNOT_RUN;
-    if (make_limiter(pool) != 0) return CANNOT_RUN;
-    printf("%ld threads, %ld tasks over %s%zu files", options->threads, options->tasks,
-           pool->files.more ? "the first " : "", pool->files.count);
-    if (pool->files.left_out > 0) printf(" (%zu too large or unreadable)", pool->files.left_out);
-    printf(", state in %s\n", options->url);
-    printf("limits: %d at once; %d starts a second, burst %d; %d MiB a second, burst %d MiB\n\n",
-           AT_ONCE, STARTS_PER_SECOND, STARTS_BURST, BYTES_PER_SECOND >> 20, BYTES_BURST >> 20);
-    fflush(stdout);
-    if (run_pool(pool) != 0) return CANNOT_RUN;
-    result = report(&pool->record, options, pool->first_error);
-    printf("checksum of all tasks: %08" PRIx32 "\n", pool->checksum);
-    if (options->record != NULL && record_save(&pool->record, options->record) != 0) {
+    if (files_find(options->files, &pool->files) != 0 || make_journals(pool) != 0
+        || make_limiter(pool) != 0 || !answers(pool)) {
         return CANNOT_RUN;
     }
-    return result;
+    print_plan(pool);
+    pool->begin = now_ns();
+    pool->deadline = pool->begin + options->seconds * NANOS_PER_SECOND;
+    if (options->processes == 1) {
+        if (run_pool(pool) != 0) return CANNOT_RUN;
+        result = report_journals(options, pool->journals, interrupted);
+        printf("checksum of all tasks: %08" PRIx32 "\n", pool->checksum);
+        return result;
+    }
+    free_limiter(pool); /* the processes do the work */
+    if (fleet_run(options, pool->journals, pool->begin, run_process, pool, &interrupted) != 0) {
+        return CANNOT_RUN;
+    }
+    return report_journals(options, pool->journals, interrupted);
 }
 
-/* OPTIONS --------------------------------------------------------------------------------------- */
+static int watch_for_signals(void) {
+    struct sigaction action;
 
-static const char usage[] =
-    "usage: worker_pool [options] [DIR]             runs the pool, checks, shows it\n"
-    "       worker_pool [--ascii] --check FILE...   checks records of runs as one\n"
-    "  --files DIR    the files to checksum, with those of its folders  default .\n"
-    "  --threads N    1 to 256                                          default 16\n"
-    "  --tasks N      1 to 20000; the files are gone over again         default 800\n"
-    "  --seconds N    1 to 3600; after that nothing starts any more     default 10\n"
-    "  --hold MS      0 to 10000; how long a task stays after its checksum; default\n"
-    "                 25 for the first half of the tasks, then 2\n"
-    "  --url URL      where the limits' state lives              default memory://\n"
-    "  --name NAME    the limiter's name                         default worker-pool\n"
-    "  --record FILE  writes what happened to FILE\n"
-    "  --ascii        draws with plain characters, as where the locale is not UTF-8\n"
-    "exit code: 0 the limits held; 1 one was exceeded or a task failed; 2 it could\n"
-    "not run; 130 the limits held until Ctrl-C\n";
-
-static int parse_number(const char *text, long least, long most, long *value) {
-    char *end;
-    errno = 0;
-    *value = strtol(text, &end, 10);
-    return errno == 0 && end != text && *end == '\0' && *value >= least && *value <= most;
-}
-
-static int set_option(struct options *options, const char *name, const char *value) {
-    if (strcmp(name, "--files") == 0) {
-        options->files = value;
-    } else if (strcmp(name, "--url") == 0) {
-        options->url = value;
-    } else if (strcmp(name, "--name") == 0) {
-        options->name = value;
-    } else if (strcmp(name, "--record") == 0) {
-        options->record = value;
-    } else if (strcmp(name, "--threads") == 0) {
-        return parse_number(value, 1, MOST_THREADS, &options->threads);
-    } else if (strcmp(name, "--tasks") == 0) {
-        return parse_number(value, 1, MOST_TASKS, &options->tasks);
-    } else if (strcmp(name, "--seconds") == 0) {
-        return parse_number(value, 1, 3600, &options->seconds);
-    } else if (strcmp(name, "--hold") == 0) {
-        return parse_number(value, 0, 10000, &options->hold_ms);
-    } else {
+    memset(&action, 0, sizeof action);
+    action.sa_handler = interrupt;
+    action.sa_flags = (int)SA_RESETHAND; /* a second one ends it at once */
+    if (sigemptyset(&action.sa_mask) == 0 && sigaction(SIGINT, &action, NULL) == 0
+        && sigaction(SIGTERM, &action, NULL) == 0) {
         return 0;
     }
-    return 1;
-}
-
-static int parse_options(int argc, char **argv, struct options *options) {
-    int i;
-    for (i = 1; i < argc; i++) {
-        if (strcmp(argv[i], "--ascii") == 0) {
-            options->ascii = 1;
-        } else if (strcmp(argv[i], "--check") == 0 && i + 1 < argc) {
-            options->check_only = 1;
-            options->first_record = i + 1;
-            return 0;
-        } else if (i + 1 < argc && set_option(options, argv[i], argv[i + 1])) {
-            i++;
-        } else if (argv[i][0] != '-') {
-            options->files = argv[i];
-        } else {
-            fprintf(stderr, "worker_pool: cannot take \"%s%s%s\"\n%s", argv[i],
-                    i + 1 < argc ? " " : "", i + 1 < argc ? argv[i + 1] : "", usage);
-            return -1;
-        }
-    }
-    return 0;
+    fprintf(stderr, "worker_pool: cannot watch for an interrupt: %s\n", strerror(errno));
+    return -1;
 }
 
 int main(int argc, char **argv) {
     static struct pool pool; /* large: it lists the files */
-    struct options options = {".", "memory://", "worker-pool", NULL, 16, 800, 10, -1, 0, 0, 0};
-    struct sigaction action;
-    int result;
+    struct options options;
+    char name[64];
+    int i, result = options_read(argc, argv, &options);
 
-    if (argc == 2 && strcmp(argv[1], "--help") == 0) {
-        fputs(usage, stdout);
-        return HELD;
-    }
-    options.ascii = !terminal_takes_utf8();
-    if (parse_options(argc, argv, &options) != 0) return CANNOT_RUN;
+    if (result != 0) return result > 0 ? HELD : CANNOT_RUN;
     if (options.check_only) {
-        return check_records(&options, argc - options.first_record, argv + options.first_record);
+        return report_files(&options, argc - options.first_record, argv + options.first_record);
     }
-    memset(&action, 0, sizeof action);
-    action.sa_handler = interrupt;
-    action.sa_flags = (int)SA_RESETHAND; /* a second one ends it at once */
-    if (sigemptyset(&action.sa_mask) != 0 || sigaction(SIGINT, &action, NULL) != 0
-        || sigaction(SIGTERM, &action, NULL) != 0) {
-        fprintf(stderr, "worker_pool: cannot watch for an interrupt: %s\n", strerror(errno));
-        return CANNOT_RUN;
+    if (options.name == NULL && options.processes > 1) {
+        snprintf(name, sizeof name, "worker-pool-%ld-%ld", (long)time(NULL), (long)getpid());
+        options.name = name; /* who runs this elsewhere on the same Redis is no part of it */
+    } else if (options.name == NULL) {
+        options.name = "worker-pool";
     }
+    if (watch_for_signals() != 0) return CANNOT_RUN;
     if (pthread_mutex_init(&pool.lock, NULL) != 0) {
         fprintf(stderr, "worker_pool: cannot make a mutex\n");
         return CANNOT_RUN;
     }
     pool.options = &options;
     result = run_and_report(&pool);
-    limiter_free(pool.limiter);
-    limiter_client_free(pool.client);
-    record_free(&pool.record);
+    free_limiter(&pool);
+    for (i = 0; i < MOST_PROCESSES; i++) journal_free(pool.journals[i]);
     files_free(&pool.files);
     pthread_mutex_destroy(&pool.lock);
     return result;

@@ -10,9 +10,11 @@
 #include <string.h>
 #include <time.h>
 
+struct limiter_config_t { int unused; };
 struct limiter_client_t { int unused; };
 struct limiter_t { int unused; };
 
+static struct limiter_config_t the_config;
 static struct limiter_client_t the_client;
 static struct limiter_t the_limiter;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -49,6 +51,12 @@ limiter_status limiter_new(struct limiter_client_t *client, const char *name,
                            struct limiter_t **limiter, char *errbuf, size_t errcap) {
     (void)client, (void)name, (void)limits, (void)count, (void)errbuf, (void)errcap;
     *limiter = &the_limiter;
+    return LIMITER_OK;
+}
+
+limiter_status limiter_peek(struct limiter_t *limiter, const struct limiter_request *request,
+                            struct limiter_decision *out) {
+    (void)limiter, (void)request, (void)out;
     return LIMITER_OK;
 }
 
@@ -109,3 +117,9 @@ int32_t limiter_cancel_waits(struct limiter_client_t *client, uint64_t user_data
 const char *limiter_status_message(limiter_status status) { (void)status; return "stub"; }
 void limiter_free(struct limiter_t *limiter) { (void)limiter; }
 limiter_status limiter_client_free(struct limiter_client_t *client) { (void)client; return 0; }
+struct limiter_config_t *limiter_config_new(void) { return &the_config; }
+void limiter_config_free(struct limiter_config_t *config) { (void)config; }
+void limiter_config_set_log(struct limiter_config_t *config, int32_t level, limiter_log_fn log,
+                            void *user_data) {
+    (void)config, (void)level, (void)log, (void)user_data;
+}

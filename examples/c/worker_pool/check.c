@@ -22,6 +22,10 @@
  *     bytes in any interval of length t  <=  burst + rate * t + AT_ONCE estimates
  *                                            + the 2 * AT_ONCE largest corrections
  *
+ * A kill. The tasks it cuts off are in flight until that moment. What they held comes back when the lease
+ * and what Redis adds to it are over, at the latest; that it did shows when AT_ONCE tasks are in flight
+ * again, as long as there is more to do than that.
+ *
  * SPDX-License-Identifier: MIT OR Apache-2.0
  */
 #include "worker_pool.h"
@@ -144,6 +148,22 @@ static void check_at_once(const struct record *record, int64_t *moment, struct f
     found->at_once_held = found->most_at_once <= AT_ONCE;
 }
 
+/* `moment` holds the ends, sorted. */
+static void check_back(const struct record *record, const int64_t *moment, struct findings *found) {
+    const int64_t longest = (lease_and_allowance(record->lease_ms) + TO_NOTICE_MS) * NANOS_PER_MS;
+    size_t i, ended = 0;
+
+    found->back_held = 1;
+    if (record->killed == 0) return;
+    for (i = 0; i < record->count && found->back == 0; i++) {
+        const int64_t start = record->task[i].start;
+        while (moment[ended] <= start) ended++;
+        if (start > record->killed && i + 1 - ended >= AT_ONCE) found->back = start;
+    }
+    found->back_judged = found->back != 0 || record->seen - record->killed > longest;
+    if (found->back_judged) found->back_held = found->back != 0 && found->back - record->killed <= longest;
+}
+
 static void measure_waits(const struct record *record, int64_t *wait, struct findings *found) {
     const size_t count = record->count;
     size_t i;
@@ -180,7 +200,7 @@ int check(struct record *record, struct findings *found) {
     int64_t *moment;
 
     *found = nothing;
-    found->at_once_held = found->starts_held = found->bytes_held = 1;
+    found->at_once_held = found->starts_held = found->bytes_held = found->back_held = 1;
     if (record->count == 0) return 0;
     charge = calloc(2 * record->count, sizeof *charge);
     moment = calloc(record->count, sizeof *moment);
@@ -192,6 +212,7 @@ int check(struct record *record, struct findings *found) {
     }
     qsort(record->task, record->count, sizeof *record->task, by_start);
     check_at_once(record, moment, found);
+    check_back(record, moment, found);
     measure_waits(record, moment, found);
     check_starts(record, charge, found);
     check_bytes(record, charge, found);

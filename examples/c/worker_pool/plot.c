@@ -4,15 +4,19 @@
  *
  * SPDX-License-Identifier: MIT OR Apache-2.0
  */
+#define _XOPEN_SOURCE 700
+
 #include "worker_pool.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
-#define COLUMNS 70
+#define COLUMNS 72
 #define HIGHEST 12 /* rows of a chart */
+#define LINE 72 /* what wraps stays: so there is room for the ^C that a terminal shows, too */
 
 struct chart {
     double value[COLUMNS];   /* the column's height */
@@ -107,6 +111,38 @@ static void draw_time(const struct chart *chart, int64_t width, const struct gly
     printf("\n       %s\n", label);
 }
 
+struct mark {
+    int64_t moment;
+    const char *text;
+};
+
+/* Under the axis, "^ text" at its moment, or "text ^" where there is no room to the right. */
+static void draw_mark(const struct mark *mark, int64_t origin, int64_t width) {
+    const int column = (int)((mark->moment - origin) / width), length = (int)strlen(mark->text);
+    if (column + 2 + length <= COLUMNS) {
+        printf("       %*s^ %s\n", column, "", mark->text);
+    } else {
+        printf("       %*s%s ^\n", column - 1 - length, "", mark->text);
+    }
+}
+
+/* Where a process was killed, and when what it held was in use again. */
+static void draw_kill(const struct record *record, const struct findings *found, int64_t width) {
+    const int64_t origin = record->task[0].start;
+    char text[COLUMNS];
+    struct mark mark;
+
+    if (record->killed == 0) return;
+    snprintf(text, sizeof text, "a process is killed with %zu in flight", record->cut_off);
+    mark.moment = record->killed;
+    mark.text = text;
+    draw_mark(&mark, origin, width);
+    if (found->back == 0) return;
+    snprintf(text, sizeof text, "all %d are in use again", AT_ONCE);
+    mark.moment = found->back;
+    draw_mark(&mark, origin, width);
+}
+
 static int by_moment(const void *left, const void *right) {
     const int64_t *a = left, *b = right;
     return (*a > *b) - (*a < *b);
@@ -174,7 +210,7 @@ static void fit_rows(struct chart *chart) {
     chart->rows = (int)(most / chart->per_row) + 1;
 }
 
-void plot_record(const struct record *record, int ascii) {
+void plot_record(const struct record *record, const struct findings *found, int ascii) {
     const struct glyphs *glyph = ascii ? &plain : &unicode;
     struct chart chart;
     int64_t width, length = 0, *ended;
@@ -195,11 +231,12 @@ void plot_record(const struct record *record, int ascii) {
     chart.rows = AT_ONCE + 1;
     chart.per_row = 1;
     chart.forgiven = 0;
-    printf("TASKS IN FLIGHT: the most in each %d ms, and the limit of %d at once\n",
-           (int)(width / 1000000), AT_ONCE);
+    printf("TASKS IN FLIGHT%s: the most in each %d ms, and the limit of %d at once\n",
+           record->processes > 1 ? " in all" : "", (int)(width / 1000000), AT_ONCE);
     fill_in_flight(record, ended, width, &chart);
     draw(&chart, glyph);
     draw_time(&chart, width, glyph);
+    draw_kill(record, found, width);
 
     printf("STARTS in each %d ms, and what %d per second and the saved-up burst allow\n",
            (int)(width / 1000000), STARTS_PER_SECOND);
@@ -216,6 +253,21 @@ static const char *verdict(int held) {
     return held ? "held" : "EXCEEDED";
 }
 
+static void print_back(const struct record *record, const struct findings *found) {
+    char seen[40] = "not yet", allowed[40];
+
+    if (record->killed == 0) return;
+    if (found->back != 0) {
+        snprintf(seen, sizeof seen, "%.2f s", (double)(found->back - record->killed) / 1e9);
+    } else if (found->back_judged) {
+        snprintf(seen, sizeof seen, "never");
+    }
+    snprintf(allowed, sizeof allowed, "%.2f + %.2f s",
+             (double)lease_and_allowance(record->lease_ms) / 1e3, TO_NOTICE_MS / 1e3);
+    printf("%-34s %12s  %17s   %s\n", "in use again after the kill", seen, allowed,
+           found->back_judged ? verdict(found->back_held) : "not judged");
+}
+
 void print_findings(const struct record *record, const struct findings *found) {
     const double mib = 1024.0 * 1024.0;
     char allowed[40];
@@ -223,6 +275,9 @@ void print_findings(const struct record *record, const struct findings *found) {
     printf("asked %" PRIu64 ", admitted %zu, not in time %" PRIu64 ", cancelled %" PRIu64
            "; %.1f MiB in %.1f s\n", record->asked, record->count, record->denied,
            record->cancelled, (double)found->bytes / mib, found->seconds);
+    if (record->killed != 0) {
+        printf("killed with %zu in flight and %" PRIu64 " waiting\n", record->cut_off, record->unanswered);
+    }
     printf("waited  p50 %.1f ms, p99 %.1f ms, at most %.1f ms\n\n", found->waited_p50_ms,
            found->waited_p99_ms, found->waited_most_ms);
     printf("%-34s %12s  %17s\n", "", "seen", "allowed");
@@ -237,8 +292,34 @@ void print_findings(const struct record *record, const struct findings *found) {
            (double)found->most_bytes_in_a_second / mib, "see next row", "not judged");
     snprintf(allowed, sizeof allowed, "%.1f + %.1f MiB", BYTES_BURST / mib,
              found->bytes_unknown / mib);
-    printf("%-34s %8.1f MiB  %17s   %s\n\n", "bytes ahead of the rate, ever",
+    printf("%-34s %8.1f MiB  %17s   %s\n", "bytes ahead of the rate, ever",
            found->bytes_ahead / mib, allowed, verdict(found->bytes_held));
-    printf("Allowed is the burst + what the record cannot know: which tasks the system was\n"
+    print_back(record, found);
+    printf("\nAllowed is the burst + what the record cannot know: which tasks the system was\n"
            "late to start once they were admitted, and what files in work would need.\n");
+    if (record->killed != 0) {
+        printf("After a kill: the lease, and what Redis adds in case its clock jumps, + what a\n"
+               "busy machine takes to notice.\n");
+    }
+}
+
+void show_progress(struct journal *const *journal, size_t processes, double part) {
+    static const char bar[] = "####################";
+    size_t i, in_flight = 0;
+    uint64_t done = 0, bytes = 0;
+    char line[256];
+
+    if (!isatty(STDERR_FILENO)) return;
+    for (i = 0; i < processes; i++) {
+        done += journal[i]->done;
+        bytes += journal[i]->bytes;
+        if (journal[i]->killed == 0) in_flight += journal_in_flight(journal[i]);
+    }
+    snprintf(line, sizeof line, "[%-20.*s] %" PRIu64 " done, %zu in flight, %.1f MiB",
+             (int)((part < 1 ? part : 1) * 20), bar, done, in_flight, (double)bytes / (1024 * 1024));
+    fprintf(stderr, "\r%-*.*s", LINE, LINE, line);
+}
+
+void clear_progress(void) {
+    if (isatty(STDERR_FILENO)) fprintf(stderr, "\r%*s\r", LINE + 7, "");
 }

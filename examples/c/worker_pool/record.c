@@ -1,25 +1,14 @@
 /*
- * What happened, task by task, and how it is kept in a file so that the records of several processes
- * can be checked as one.
+ * The journals of all processes that shared the limits, as one record to be judged.
  *
  * SPDX-License-Identifier: MIT OR Apache-2.0
  */
-#define _XOPEN_SOURCE 700
-
 #include "worker_pool.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
-
-int64_t now_ns(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now); /* cannot fail with this clock and a valid pointer */
-    return (int64_t)now.tv_sec * NANOS_PER_SECOND + now.tv_nsec;
-}
 
 int record_new(struct record *record, size_t room) {
     memset(record, 0, sizeof *record);
@@ -38,74 +27,94 @@ void record_free(struct record *record) {
     record->count = record->room = 0;
 }
 
-int record_save(const struct record *record, const char *path) {
+/*
+ * When a process ended that left tasks in flight: as whoever killed it says, or else when it was last seen
+ * alive.
+ */
+static int64_t end_of(const struct journal *journal) {
+    int64_t end = journal->killed != 0 ? journal->killed : journal->seen;
     size_t i;
-    int failed;
-    FILE *file = fopen(path, "w");
+    for (i = 0; i < journal->count; i++) {
+        const struct task *task = &journal->task[i];
+        if (task->start > end) end = task->start;
+        if (task->settled > end) end = task->settled;
+    }
+    return end;
+}
 
-    if (file == NULL) {
-        fprintf(stderr, "worker_pool: cannot write %s: %s\n", path, strerror(errno));
+static void add_counts(struct record *record, const struct journal *journal) {
+    if (record->errors == 0) {
+        memcpy(record->first_error, journal->first_error, sizeof record->first_error);
+        record->first_error[sizeof record->first_error - 1] = '\0';
+    }
+    record->processes++;
+    record->asked += journal->asked;
+    record->denied += journal->denied;
+    record->cancelled += journal->cancelled;
+    record->errors += journal->errors;
+    if (journal->lease_ms > record->lease_ms) record->lease_ms = journal->lease_ms;
+    if (journal->seen > record->seen) record->seen = journal->seen;
+}
+
+/* A task that was cut off held its permit until then, and is charged what it asked for: it never settled. */
+static void add_task(struct record *record, const struct task *task, int64_t end) {
+    struct task *added = &record->task[record->count++];
+    *added = *task;
+    if (task->settled != 0) return;
+    added->end = added->settled = end;
+    added->bytes = ESTIMATED_BYTES;
+    record->cut_off++;
+}
+
+int record_add(struct record *record, const struct journal *journal) {
+    const int64_t end = end_of(journal);
+    const size_t cut_off = record->cut_off;
+    size_t i;
+
+    if (journal->count > record->room - record->count) {
+        fprintf(stderr, "worker_pool: more than %zu tasks in all\n", record->room);
         return -1;
     }
-    fprintf(file, "# asked denied cancelled errors; then for each task: asked start end settled"
-                  " (ns, CLOCK_MONOTONIC) bytes\n");
-    fprintf(file, "%" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 "\n", record->asked,
-            record->denied, record->cancelled, record->errors);
-    for (i = 0; i < record->count; i++) {
-        const struct task *task = &record->task[i];
-        fprintf(file, "%" PRId64 " %" PRId64 " %" PRId64 " %" PRId64 " %" PRIu64 "\n", task->asked,
-                task->start, task->end, task->settled, task->bytes);
-    }
-    failed = ferror(file);
-    if (fclose(file) != 0 || failed) {
-        fprintf(stderr, "worker_pool: cannot write %s: the disk refused\n", path);
-        return -1;
+    add_counts(record, journal);
+    for (i = 0; i < journal->count; i++) add_task(record, &journal->task[i], end);
+    if (record->cut_off > cut_off) {
+        if (end > record->killed) record->killed = end;
+        record->unanswered += journal->asked - journal->count - journal->denied - journal->cancelled;
     }
     return 0;
 }
 
-static int load_counts(struct record *record, FILE *file) {
-    uint64_t asked, denied, cancelled, errors;
-    char line[256];
+static int is_sound(const struct journal *journal, size_t size) {
+    size_t i;
 
-    if (fgets(line, sizeof line, file) == NULL || line[0] != '#') return -1;
-    if (fscanf(file, "%" SCNu64 " %" SCNu64 " %" SCNu64 " %" SCNu64, &asked, &denied, &cancelled,
-               &errors) != 4) {
-        return -1;
+    if (size < sizeof *journal || memcmp(journal->magic, JOURNAL_MAGIC, sizeof journal->magic) != 0
+        || journal->count > (size - sizeof *journal) / sizeof *journal->task) {
+        return 0;
     }
-    record->asked += asked;
-    record->denied += denied;
-    record->cancelled += cancelled;
-    record->errors += errors;
-    return 0;
-}
-
-static int load_tasks(struct record *record, FILE *file) {
-    for (;;) {
-        struct task task;
-        int fields = fscanf(file, "%" SCNd64 " %" SCNd64 " %" SCNd64 " %" SCNd64 " %" SCNu64,
-                            &task.asked, &task.start, &task.end, &task.settled, &task.bytes);
-        if (fields == EOF) return 0;
-        if (fields != 5 || record->count == record->room) return -1;
-        if (task.asked > task.start || task.start > task.end || task.end > task.settled) return -1;
-        record->task[record->count++] = task;
+    for (i = 0; i < journal->count; i++) {
+        const struct task *task = &journal->task[i];
+        if (task->asked > task->start) return 0;
+        if (task->settled != 0 && (task->start > task->end || task->end > task->settled)) return 0;
     }
+    return 1;
 }
 
 int record_load(struct record *record, const char *path) {
-    int result;
-    FILE *file = fopen(path, "r");
+    const size_t most = sizeof(struct journal) + MOST_TASKS * sizeof(struct task);
+    struct journal *journal = malloc(most);
+    FILE *file = fopen(path, "rb");
+    int result = -1;
 
-    if (file == NULL) {
+    if (journal == NULL) {
+        fprintf(stderr, "worker_pool: out of memory\n");
+    } else if (file == NULL) {
         fprintf(stderr, "worker_pool: cannot read %s: %s\n", path, strerror(errno));
-        return -1;
+    } else if (!is_sound(journal, fread(journal, 1, most, file))) {
+        fprintf(stderr, "worker_pool: %s is no record of this program\n", path);
+    } else {
+        result = record_add(record, journal);
     }
-    result = load_counts(record, file);
-    if (result == 0) result = load_tasks(record, file);
-    fclose(file);
-    if (result != 0) {
-        fprintf(stderr, "worker_pool: %s is no record of this program, or it holds more than %d"
-                        " tasks with the others\n", path, MOST_TASKS);
-    }
+    if (file != NULL) fclose(file);
+    free(journal);
     return result;
 }
