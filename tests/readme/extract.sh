@@ -2,6 +2,7 @@
 # Compiles and runs every C snippet of README.md that is marked as runnable, by a comment above it:
 #   <!-- run: NAME.c -->   a whole program, the same text as examples/c/NAME.c
 #   <!-- run: body -->     statements; prelude.c and epilogue.c of this folder go around them
+#   <!-- run: acl -->      the rights of a Redis user; acl.sh of this folder tries them
 # Then claims.c: what the text promises, as assertions.
 # LIMITER_LIBDIR (default: target/release) holds liblimiter.so; CC is the compiler.
 set -eu
@@ -16,6 +17,7 @@ ln -s liblimiter.so "$out/liblimiter.so.0"
 
 awk -v out="$out" '
     /^<!-- run: .* -->$/ { mark = $3; next }
+    mark == "acl" && /^```sh$/ { file = out "/acl"; next }
     mark != "" && /^```c$/ { file = out "/" ++count "-" (mark == "body" ? "body.c" : mark); next }
     file != "" && /^```$/ { close(file); file = mark = ""; next }
     file != "" { print > file }
@@ -39,6 +41,11 @@ for snippet in "$out"/*.c; do
     snippets=$((snippets + 1))
 done
 [ "$snippets" -ge 3 ] || { echo "README.md: only $snippets runnable snippets found" >&2; exit 1; }
+
+"$compiler" -std=c99 -Wall -Wextra -Werror -pedantic -Iinclude -o "$out/acl-test" tests/readme/acl.c \
+    -L"$out" -Wl,-rpath,"$out" -llimiter
+tools/redis.sh tests/readme/acl.sh "$out/acl" "$out/acl-test"
+snippets=$((snippets + 1))
 
 # Links to files of this repository lead somewhere.
 grep -oh ']([^)#]*)' README.md CONTRIBUTING.md CHANGELOG.md | sed 's/^](//; s/)$//' | grep -v '^http' |
