@@ -81,8 +81,11 @@ impl Lent {
                 -1 => return Err(io::Error::last_os_error()),
                 taken => taken,
             },
-            // The first free number from there on: it is this one, or somebody has this one.
-            _ => control(here, libc::F_DUPFD_CLOEXEC, number)?,
+            // The first free number from there on: if it is not this one, or none, somebody has this one.
+            _ => match control(here, libc::F_DUPFD_CLOEXEC, number) {
+                Ok(taken) => taken,
+                Err(_) => return Ok(self),
+            },
         };
         // SAFETY: it was just made. What is not returned is closed.
         let other = Lent(ManuallyDrop::new(unsafe { OwnedFd::from_raw_fd(taken) }));
