@@ -18,8 +18,10 @@
  *       limiter_request request = LIMITER_INIT(limiter_request);
  *       limiter_decision decision;
  *
- *       limiter_client_open("memory://", NULL, &client, NULL, 0);
- *       limiter_new(client, "upstream", limits, 2, &limiter, NULL, 0);
+ *       if (limiter_client_open("memory://", NULL, &client, NULL, 0) != LIMITER_OK ||
+ *           limiter_new(client, "upstream", limits, 2, &limiter, NULL, 0) != LIMITER_OK) {
+ *           return 1;
+ *       }
  *       request.wait_ms = 5000;
  *       if (limiter_acquire(limiter, &request, &decision) == LIMITER_OK) {
  *           work();

@@ -198,6 +198,10 @@ impl Limits {
     /// time of [`Outcome::Later`]. Not for weights that are all zero.
     pub fn commit(&self, key: &mut KeyState, now: Time, at: Time, weights: &Weights) -> Booking {
         debug_assert!(!weights.is_zero(), "a peek takes nothing");
+        self.take(key, now, at, weights)
+    }
+
+    fn take(&self, key: &mut KeyState, now: Time, at: Time, weights: &Weights) -> Booking {
         debug_assert!(at >= key.base(now), "nothing is passed by");
         let states = key.states.all_mut();
         let charge = |i: usize, state: &mut State| {
@@ -352,7 +356,8 @@ impl Limits {
         if at > latest {
             return None;
         }
-        let mut moved = self.commit(key, now, at, &weights);
+        // Where only a semaphore was taken, these are all zero.
+        let mut moved = self.take(key, now, at, &weights);
         let charges = moved.charges.all_mut().iter_mut();
         for (new, old) in charges.zip(booking.charges.all()) {
             if let Charge::Semaphore(weight) = old {

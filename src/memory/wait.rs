@@ -128,6 +128,11 @@ impl Scene<'_> {
     /// Admits those at the head of the queue as far as the limits allow. To be called whenever
     /// something was given back, or somebody left.
     pub fn pump(&mut self, key: &mut Key) {
+        // Nobody may have asked since the limits were changed.
+        if !key.named.is_newest() {
+            let named = key.named.clone();
+            self.adopt(key, &named);
+        }
         while let Some(serial) = key
             .live
             .as_ref()

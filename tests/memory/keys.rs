@@ -212,3 +212,56 @@ fn a_plain_key_goes_through_every_verb_and_back() {
     assert_eq!(world.memory.reset(&limiter, b""), Ok);
     assert_eq!(world.remaining(&limiter), 5);
 }
+
+#[test]
+fn a_lowered_capacity_holds_for_those_who_wait_also_if_nobody_asks_after_it() {
+    let world = World::new();
+    let limiter = world.limiter("n", [sem(5)]);
+    let queue = world.queue();
+    let held = [0; 5].map(|_| world.takes(&limiter, 1));
+    let ops = [0; 2].map(|_| world.waits(&limiter, &queue, ask(1, EVER)));
+    let _lowered = world.limiter("n", [sem(1)]);
+    for permit in &held[..4] {
+        world.memory.release(*permit);
+        assert_eq!(answers(&queue), [], "at most one is held");
+    }
+    world.memory.release(held[4]);
+    assert_eq!(answers(&queue), [(ops[0], Ok)]);
+    assert_eq!(world.totals().in_flight, 1);
+}
+
+#[test]
+fn a_raised_capacity_is_used_by_those_who_wait_also_if_nobody_asks_after_it() {
+    let end: [fn(&World, u64, u64); 3] = [
+        |world, permit, _| assert_eq!(world.memory.release(permit), Ok),
+        |world, _, last| assert_eq!(world.memory.cancel(last, true), Ok),
+        |world, _, _| world.pass(SEC),
+    ];
+    for (i, end) in end.into_iter().enumerate() {
+        let world = World::new();
+        let limiter = world.limiter("n", [leased(1, SEC)]);
+        let queue = world.queue();
+        let held = world.takes(&limiter, 1);
+        let ops = [0; 4].map(|_| world.waits(&limiter, &queue, ask(1, EVER)));
+        let _raised = world.limiter("n", [leased(3, SEC)]);
+        end(&world, held, ops[3]);
+        let admitted = answers(&queue)
+            .into_iter()
+            .filter(|(_, status)| *status == Ok);
+        assert_eq!(admitted.count(), if i == 1 { 2 } else { 3 }, "end {i}");
+    }
+}
+
+#[test]
+fn a_semaphore_that_is_penalized_twice_starts_after_the_second() {
+    let world = World::new();
+    let limiter = world.limiter("n", [sem(1)]);
+    let queue = world.queue();
+    world.memory.penalize(&limiter, b"", SEC);
+    let op = world.waits(&limiter, &queue, ask(1, EVER));
+    world.memory.penalize(&limiter, b"", Span::secs(5));
+    world.pass(Span::secs(4));
+    assert_eq!(answers(&queue), []);
+    world.pass(SEC);
+    assert_eq!(answers(&queue), [(op, Ok)]);
+}
