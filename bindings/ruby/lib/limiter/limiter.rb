@@ -36,6 +36,7 @@ module Limiter
     # then it is the client's.
     #
     # @param policy [Symbol, String] :error, :open, :closed or :local
+    # @return [void]
     # @raise [ConfigError] with what is allowed in the message
     def on_failure=(policy)
       Handle.set(:set, pointer, "on_failure", policy)
