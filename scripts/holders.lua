@@ -409,7 +409,8 @@ function holders_of.begin(limits, key, known, now, answer, next_arg, next_weight
       if (renew or begun[3]) and people[QUEUED] > 0 then call('PEXPIRE', Q, px) end
       if (renew or begun[4]) and counts > 0 then call('PEXPIRE', I, px) end
     end
-    for _, note in ipairs(notes) do call('PUBLISH', note[1], note[2]) end
+    -- Whoever may not publish is no reason to stop half way: the heartbeat makes it good.
+    for _, note in ipairs(notes) do redis.pcall('PUBLISH', note[1], note[2]) end
     local till = max(people[GRACE], people[FENCE] + 1 + min(key.skew, DAY))
     -- The text outlives the rest: what is left alone looks like a loss.
     if people[KEPT] > 0 then till = max(till, people[KEPT] + 1000000) end

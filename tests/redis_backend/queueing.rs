@@ -377,3 +377,32 @@ fn too_many_waits_and_completions_that_nobody_takes_are_refused() {
         assert_eq!(client.stats().unwrap().overloaded, 2);
     }
 }
+
+#[test]
+fn a_note_that_may_not_be_published_tears_nothing() {
+    let server = Server::start();
+    server.ask::<()>(&["ACL", "SETUSER", "default", "-publish"]);
+    let client = open(&server.url());
+    let limiter = limiter(&client, "s", &[semaphore(1)]);
+    let queue = ClientQueue::new(&client).unwrap();
+    let mut held = acquire(&limiter, &within(0)).permit;
+    for round in 0..3 {
+        let waiting = queue.submit(&limiter, &within(60_000)).unwrap();
+        queued(&server, 1);
+        assert_eq!(limiter.release(held), Ok(Status::Ok));
+        // Nobody tells; the heartbeat finds it out.
+        let granted = next(&queue);
+        assert_eq!(
+            (granted.op, granted.status),
+            (waiting.op, Status::Ok),
+            "{round}"
+        );
+        held = granted.permit;
+    }
+    assert_eq!(limiter.release(held), Ok(Status::Ok));
+    eventually("it is given back", secs(20), || {
+        limiter
+            .peek(&weigh(1))
+            .is_ok_and(|it| it.status == Status::Ok)
+    });
+}
