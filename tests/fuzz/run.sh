@@ -24,7 +24,7 @@ passed=0 failed=0
 for name in "$@"; do
     clang -std=c99 -Wall -Wextra -Werror -pedantic -g -O1 -fsanitize=fuzzer,address -Iinclude \
         "tests/fuzz/$name.c" -o "$out/$name" "$out/liblimiter.a" -pthread -ldl -lm
-    # New inputs that reach new code are kept apart: the corpus changes by hand only (see CONTRIBUTING.md).
+    # New inputs that reach new code are kept apart: the corpus changes by hand only.
     mkdir -p "$out/found/$name"
     if "$out/$name" -runs=0 "tests/fuzz/corpus/$name" >"$out/$name.log" 2>&1 &&
         "$out/$name" -runs="$runs" -max_len=512 -timeout=20 -print_final_stats=1 \
