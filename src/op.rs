@@ -1,6 +1,6 @@
 //! What is asked, and where its answer goes.
 use crate::sync::{Condvar, Mutex};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use crate::callback::{Callback, Callbacks};
@@ -67,20 +67,45 @@ pub struct Relay {
 }
 
 /// A cancel that finds its operation completed. The completion arrives as it is; with `detach` it is taken
-/// back, and what it granted is to be returned. STALE: somebody has taken it.
+/// back, and what it granted is given back. STALE: somebody has taken it.
 pub fn cancel_completed(
     op: u64,
     detach: bool,
     queues: &Queues,
     callbacks: &Callbacks,
-) -> Result<Option<Decision>, Status> {
-    if detach {
-        let untaken = callbacks.take(op).or_else(|| queues.take(op));
-        return untaken.map(Some).ok_or(Status::Stale);
-    }
-    match callbacks.holds(op) || queues.hold(op) {
-        true => Ok(None),
-        false => Err(Status::Stale),
+    give_back: impl FnOnce(&Decision),
+) -> Status {
+    let untaken = match detach {
+        true => {
+            let taken = callbacks.take(op).or_else(|| queues.take(op));
+            taken.as_ref().map(give_back)
+        }
+        false => (callbacks.holds(op) || queues.hold(op)).then_some(()),
+    };
+    untaken.map_or(Status::Stale, |()| Status::Ok)
+}
+
+/// Whose queue hears of a lost lease, as the completion of which operation.
+pub struct Tell {
+    queue: Weak<Queue>,
+    op: u64,
+    user_data: u64,
+}
+
+impl Tell {
+    /// Who took the grant by a queue can be told there. `op`: 0 where it was granted at once; a part has
+    /// that of the whole.
+    pub fn of(sink: &Sink, op: u64, user_data: u64) -> Option<Tell> {
+        let (queue, op) = match sink {
+            Sink::Queue(queue) => (queue, op),
+            Sink::Relay(relay) => (relay.queue.as_ref()?, relay.op),
+            Sink::Thread(_) | Sink::Callback(_) => return None,
+        };
+        Some(Tell {
+            queue: Arc::downgrade(queue),
+            op,
+            user_data,
+        })
     }
 }
 
@@ -148,6 +173,25 @@ impl Wakes {
                 true
             }
         }
+    }
+
+    /// Tells of a permit whose lease ended while it was held. Answers how many there was no room to tell.
+    pub fn lost(&mut self, permit: u64, tell: Option<&Tell>, callbacks: &Arc<Callbacks>) -> u64 {
+        let mut untold = u64::from(!callbacks.push_lost(permit));
+        self.callbacks();
+        if let Some(tell) = tell
+            && let Some(queue) = tell.queue.upgrade()
+        {
+            let told = queue.push_lost(Decision {
+                permit,
+                op: tell.op,
+                user_data: tell.user_data,
+                ..Decision::of(Status::Stale)
+            });
+            untold += u64::from(!told);
+            self.queue(queue);
+        }
+        untold
     }
 
     /// Tells a thread that its operation is due at another time than it knows.

@@ -1,6 +1,7 @@
 #!/bin/sh
-# Runs a command beside a redis-server of its own, whose URL is LIMITER_URL to the command, and stops the
-# server when the command has ended, or was interrupted.
+# Runs a command beside a redis-server of its own, whose URL is LIMITER_URL to the command (LIMITER_TEST_URL
+# to tests that run in memory without it), and stops the server when the command has ended, or was
+# interrupted.
 #   tools/redis.sh COMMAND...
 # The server listens on a socket in a temporary folder and writes nothing to disk. REDIS_SERVER_OPTIONS
 # are added to its own.
@@ -34,7 +35,8 @@ until [ -S "$folder/redis" ] && server=$(cat "$folder/pid" 2>/dev/null) && [ -n 
     sleep 0.05
 done
 LIMITER_URL=unix://$folder/redis
-export LIMITER_URL
+LIMITER_TEST_URL=$LIMITER_URL
+export LIMITER_URL LIMITER_TEST_URL
 
 # A shell that waits for a command in the foreground does not hear what it is told meanwhile.
 "$@" &

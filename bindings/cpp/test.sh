@@ -103,7 +103,7 @@ step_scenarios() {
             -fno-sanitize-recover=all "$here/tests/$program.cpp" $libs -o "$out/$program"
     done
     counted scenarios "$out/scenarios" "$root/tests/scenarios/scenarios.json"
-    counted "scenarios on Redis" "$root/tools/with_redis.sh" "$out/scenarios" \
+    counted "scenarios on Redis" "$root/tools/redis.sh" "$out/scenarios" \
         "$root/tests/scenarios/scenarios.json"
     counted vectors "$out/vectors" "$root/tests/conformance/vectors.json"
 }

@@ -94,7 +94,7 @@ stage "go doc" documented
 stage examples exampled
 stage "go vet of examples" sh -c 'cd ../../examples/go && go vet ./...'
 tests "go test" go test -count=1 -v ./...
-tests "scenarios on Redis" ../../tools/with_redis.sh go test -count=1 -v -run '^TestScenarios$' .
+tests "scenarios on Redis" ../../tools/redis.sh go test -count=1 -v -run '^TestScenarios$' .
 tests "example programs" sh -c 'cd ../../examples/go && go test -count=1 -v ./...'
 if [ -z "${QUICK:-}" ]; then
     tests "race detector" go test -count=1 -short -race -v ./...

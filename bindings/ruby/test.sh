@@ -53,7 +53,7 @@ case " $* " in *" test/test_scenarios.rb "*) set -- "$@" redis ;; esac
 # A process for each file: one that crashes takes only its own tests with it, and counts as a failure.
 for file in "$@"; do
     if [ "$file" = redis ]; then
-        ../../tools/with_redis.sh ruby -W test/test_scenarios.rb >"$report" 2>&1
+        ../../tools/redis.sh ruby -W test/test_scenarios.rb >"$report" 2>&1
     else
         ruby -W "$file" >"$report" 2>&1
     fi

@@ -56,8 +56,7 @@ pub unsafe extern "C" fn limiter_config_set(
             let config = config
                 .as_mut()
                 .ok_or_else(|| Refusal::invalid("config is NULL"))?;
-            let key = text(key).map_err(|_| Refusal::invalid("key is NULL or not UTF-8"))?;
-            let value = text(value).map_err(|_| Refusal::invalid("value is NULL or not UTF-8"))?;
+            let (key, value) = setting(key, value)?;
             config.0.set(key, value).map_err(Refusal::config)
         })
     }
@@ -124,6 +123,20 @@ pub unsafe extern "C" fn limiter_config_free(config: *mut limiter_config_t) {
             drop(unsafe { Box::from_raw(config) });
         }
     })
+}
+
+/// The key and the value of a setting.
+///
+/// # Safety
+/// Both are null or NUL-terminated.
+pub unsafe fn setting<'a>(
+    key: *const c_char,
+    value: *const c_char,
+) -> Result<(&'a str, &'a str), Refusal> {
+    let key = unsafe { text(key) }.map_err(|_| Refusal::invalid("key is NULL or not UTF-8"))?;
+    let value =
+        unsafe { text(value) }.map_err(|_| Refusal::invalid("value is NULL or not UTF-8"))?;
+    Ok((key, value))
 }
 
 /// A pointer of the caller's that is handed back and never looked at.

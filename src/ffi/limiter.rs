@@ -3,6 +3,7 @@ use std::ffi::c_char;
 
 use crate::decision::{self, Status};
 use crate::ffi::args::{slice, text, versioned_array};
+use crate::ffi::config::setting;
 use crate::ffi::guard::{Refusal, guard, set_up};
 use crate::ffi::types::*;
 use crate::limiter::{LimitSpec, Limiter, spec};
@@ -86,8 +87,7 @@ pub unsafe extern "C" fn limiter_set(
             let limiter = limiter
                 .as_ref()
                 .ok_or_else(|| Refusal::invalid("limiter is NULL"))?;
-            let key = text(key).map_err(|_| Refusal::invalid("key is NULL or not UTF-8"))?;
-            let value = text(value).map_err(|_| Refusal::invalid("value is NULL or not UTF-8"))?;
+            let (key, value) = setting(key, value)?;
             limiter.0.set(key, value).map_err(Refusal::config)
         })
     }

@@ -1,7 +1,7 @@
 //! The decision on one request: granted, denied, or to wait.
 use std::sync::Arc;
 
-use super::held::{Tell, Terms};
+use super::held::Terms;
 use super::keys::{Key, Keys, Slot};
 use super::names::{KeyId, Named};
 use super::scene::Scene;
@@ -13,7 +13,7 @@ use crate::limit::key::KeyState;
 use crate::limit::rule::{Figures, Kind, Limit};
 use crate::limit::time::{Span, Time};
 use crate::limit::weights::Weights;
-use crate::op::{self, Parker, Request, Sink};
+use crate::op::{self, Parker, Request, Sink, Tell};
 
 /// Who asks, and what happens if the answer is not at hand.
 pub(super) enum Asker<'a> {

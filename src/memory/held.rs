@@ -1,15 +1,13 @@
 //! Permits: what is granted, released, renewed, settled, and ends by itself.
-use std::sync::{Arc, Weak};
 
 use super::keys::{Key, Keys};
 use super::names::{KeyId, Named};
 use super::scene::Scene;
-use crate::decision::{Decision, Status};
+use crate::decision::Status;
 use crate::limit::decide::Booking;
 use crate::limit::time::{Span, Time};
-use crate::op::{Request, Sink};
+use crate::op::{Request, Tell};
 use crate::permit::Numbers;
-use crate::queue::Queue;
 use crate::timer::Due;
 
 /// A permit that holds a semaphore.
@@ -43,30 +41,6 @@ impl Terms {
             renew: request.renew,
             tell: request.tell_lost,
         }
-    }
-}
-
-/// Who is told of a lost lease.
-pub(super) struct Tell {
-    pub queue: Weak<Queue>,
-    pub op: u64,
-    pub user_data: u64,
-}
-
-impl Tell {
-    /// Who took the grant by a queue can be told there. `op`: 0 where it was granted at once; a part has
-    /// that of the whole.
-    pub fn of(sink: &Sink, op: u64, user_data: u64) -> Option<Tell> {
-        let (queue, op) = match sink {
-            Sink::Queue(queue) => (queue, op),
-            Sink::Relay(relay) => (relay.queue.as_ref()?, relay.op),
-            Sink::Thread(_) | Sink::Callback(_) => return None,
-        };
-        Some(Tell {
-            queue: Arc::downgrade(queue),
-            op,
-            user_data,
-        })
     }
 }
 
@@ -264,24 +238,9 @@ impl Scene<'_> {
         let held = self.unhold(key, serial);
         self.stats.lost.add(1);
         let permit = self.number(Serial::Held(serial));
-        if !self.memory.callbacks.push_lost(permit) {
-            self.stats.overloaded.add(1);
-        }
-        self.wakes.callbacks();
-        let Some(tell) = held.tell else { return };
-        if let Some(queue) = tell.queue.upgrade() {
-            let (op, user_data) = (tell.op, tell.user_data);
-            let told = queue.push_lost(Decision {
-                permit,
-                op,
-                user_data,
-                ..Decision::of(Status::Stale)
-            });
-            if !told {
-                self.stats.overloaded.add(1);
-            }
-            self.wakes.queue(queue);
-        }
+        let callbacks = &self.memory.callbacks;
+        let untold = self.wakes.lost(permit, held.tell.as_ref(), callbacks);
+        self.stats.overloaded.add(untold);
     }
 
     /// Ends the leases that are over, whether or not the timer has got to it. The caller pumps.

@@ -234,15 +234,8 @@ impl Memory {
         if self.at(shard, |keys, scene| scene.cancel(keys, serial, detach)) {
             return Status::Ok;
         }
-        match cancel_completed(op, detach, &self.queues, &self.callbacks) {
-            Err(stale) => stale,
-            Ok(untaken) => {
-                if let Some(untaken) = untaken {
-                    self.return_grant(&untaken);
-                }
-                Status::Ok
-            }
-        }
+        let give_back = |untaken: &Decision| self.return_grant(untaken);
+        cancel_completed(op, detach, &self.queues, &self.callbacks, give_back)
     }
 
     /// Ends all waits of requests with this `user_data`, those of parked threads included. Answers how

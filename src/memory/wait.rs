@@ -2,7 +2,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::held::{Tell, Terms};
+use super::held::Terms;
 use super::keys::{Key, Keys};
 use super::names::KeyId;
 use super::scene::Scene;
@@ -10,7 +10,7 @@ use crate::decision::{Decision, Status};
 use crate::limit::decide::{Booking, Outcome};
 use crate::limit::time::Time;
 use crate::limit::weights::Weights;
-use crate::op::Sink;
+use crate::op::{Sink, Tell};
 use crate::timer::Due;
 
 /// An operation under way.

@@ -94,21 +94,14 @@ impl Redis {
     /// none, and a grant that was not taken yet is given back. STALE: it was taken before.
     pub fn cancel(&self, op: u64, detach: bool) -> Status {
         let (shard, serial) = match self.numbers.read(op) {
-            Ok(number) => number,
+            Ok((shard, serial)) => (shard, self.operations.find(serial)),
             Err(status) => return status,
         };
         if self.at(shard, |scene| scene.cancel(serial, detach)) {
             return Status::Ok;
         }
-        match cancel_completed(op, detach, &self.queues, &self.callbacks) {
-            Err(stale) => stale,
-            Ok(untaken) => {
-                if let Some(untaken) = untaken {
-                    self.return_grant(&untaken);
-                }
-                Status::Ok
-            }
-        }
+        let give_back = |untaken: &Decision| self.return_grant(untaken);
+        cancel_completed(op, detach, &self.queues, &self.callbacks, give_back)
     }
 
     /// Ends all waits of requests with this `user_data`, those of parked threads included. Answers how

@@ -1,17 +1,15 @@
 //! Permits that hold a semaphore: believed until a time that ends before Redis lets go of them.
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
 use super::flight::Trip;
 use super::lines::{Heard, Slot, Then};
-use super::ops::Wait;
 use super::question::Op;
 use super::wire::{Answer, Era, Id, Outcome};
 use super::{Key, Scene};
-use crate::decision::{Decision, Status};
+use crate::decision::Status;
 use crate::limit::time::{Span, Time};
-use crate::op::Sink;
+use crate::op::Tell;
 use crate::permit::Numbers;
-use crate::queue::Queue;
 use crate::timer::Due;
 
 /// A renewal that failed is asked for again after this, or after a part of the lease.
@@ -47,28 +45,6 @@ pub(super) struct Terms {
     pub tell: bool,
 }
 
-/// Who is told of a lost lease.
-struct Tell {
-    queue: Weak<Queue>,
-    op: u64,
-    user_data: u64,
-}
-
-impl Tell {
-    fn of(wait: &Wait, op: u64) -> Option<Tell> {
-        let (queue, op) = match &wait.sink {
-            Sink::Queue(queue) => (queue, op),
-            Sink::Relay(relay) => (relay.queue.as_ref()?, relay.op),
-            Sink::Thread(_) | Sink::Callback(_) => return None,
-        };
-        Some(Tell {
-            queue: Arc::downgrade(queue),
-            op,
-            user_data: wait.user_data,
-        })
-    }
-}
-
 impl Scene<'_> {
     /// A permit for what was granted to a wait, from its time on.
     pub fn hold(&mut self, serial: u64, trip: &Trip, answer: &Answer) -> u64 {
@@ -88,7 +64,7 @@ impl Scene<'_> {
             renew_at: None,
             booking: answer.booking.clone(),
             settled: false,
-            tell: Tell::of(wait, op).filter(|_| hold.terms.tell),
+            tell: Tell::of(&wait.sink, op, wait.user_data).filter(|_| hold.terms.tell),
             wait: Some(serial),
             weights: wait.weights.clone(),
         };
@@ -210,19 +186,9 @@ impl Scene<'_> {
         self.stats.in_flight.sub(1);
         self.stats.lost.add(1);
         let number = self.permit_number(permit);
-        self.redis.callbacks.push_lost(number);
-        self.wakes.callbacks();
-        if let Some(tell) = &held.tell
-            && let Some(queue) = tell.queue.upgrade()
-        {
-            queue.push_lost(Decision {
-                permit: number,
-                op: tell.op,
-                user_data: tell.user_data,
-                ..Decision::of(Status::Stale)
-            });
-            self.wakes.queue(queue);
-        }
+        let callbacks = &self.redis.callbacks;
+        let untold = self.wakes.lost(number, held.tell.as_ref(), callbacks);
+        self.stats.overloaded.add(untold);
         held
     }
 

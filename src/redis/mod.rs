@@ -61,7 +61,7 @@ use crate::fork::Lent;
 use crate::limit::decide::Limits;
 use crate::limit::time::{Span, Time};
 use crate::op::Wakes;
-use crate::permit::{Numbers, Recent};
+use crate::permit::{Numbers, Operations, Recent};
 use crate::queue::{Queue, Queues};
 use crate::stats::{Stats, Stripe, Totals};
 use crate::timer::{Due, Fire, Timer};
@@ -115,7 +115,7 @@ pub struct Redis {
     queues: Queues,
     hasher: RandomState,
     shards: Box<[Mutex<Shard>]>,
-    next_op: AtomicU64,
+    operations: Operations,
     next_named: AtomicU64,
     openings: Arc<Openings>,
     waiting: AtomicUsize,
@@ -227,7 +227,7 @@ impl Redis {
             numbers: Numbers::new(options.fork_generation),
             queues: Queues::default(),
             shards: (0..Numbers::SHARDS).map(|n| Mutex::new(shard(n))).collect(),
-            next_op: AtomicU64::new(seed(Numbers::SHARDS)),
+            operations: Operations::new(seed(Numbers::SHARDS)),
             next_named: AtomicU64::new(0),
             waiting: AtomicUsize::new(0),
             closed: AtomicBool::new(false),

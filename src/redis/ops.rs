@@ -68,7 +68,7 @@ impl Scene<'_> {
             return Err(Status::Overloaded);
         }
         self.stats.waiting.add(1);
-        let serial = redis.next_op.fetch_add(1, Ordering::Relaxed);
+        let serial = redis.operations.next();
         let (key, deadline) = (wait.key.clone(), wait.deadline);
         let book = Op::Book {
             wait: patience,
@@ -290,7 +290,7 @@ impl Redis {
             if due.is_some() {
                 asked = Instant::now();
             } else if asked.elapsed() > longest {
-                let (shard, serial) = self.numbers.read(op).expect("an operation of this backend");
+                let (shard, serial) = self.operation(op);
                 self.at(shard, |scene| {
                     if scene.shard.waits.get(&serial).is_some_and(Wait::asked) {
                         scene.fail(serial, &Failure::Ambiguous(Silence::Timeout));
@@ -300,9 +300,14 @@ impl Redis {
         }
     }
 
+    fn operation(&self, op: u64) -> (usize, u64) {
+        let (shard, serial) = self.numbers.read(op).expect("an operation of this backend");
+        (shard, self.operations.find(serial))
+    }
+
     /// Does what is due for an operation, and answers when it is to be attended again.
     pub(super) fn attend(&self, op: u64) -> Option<Time> {
-        let (shard, serial) = self.numbers.read(op).expect("an operation of this backend");
+        let (shard, serial) = self.operation(op);
         self.at(shard, |scene| {
             scene.wait_due(serial);
             scene.shard.waits.get(&serial)?.due

@@ -54,7 +54,7 @@ valgrind)
 redis)
     compile="clang $c_flags" link=$(shared "$target/debug")
     export CHECK_SCALE=20
-    wrap=tools/with_redis.sh
+    wrap=tools/redis.sh
     ;;
 *) echo "unknown mode $mode" >&2; exit 2 ;;
 esac
