@@ -54,8 +54,10 @@
  * STRUCTS
  *   Those that begin with struct_size are set up with LIMITER_INIT; one that was only zeroed has no
  *   size and is refused. They only ever grow at the end: a smaller size (an older program) is
- *   accepted and means the defaults for what it lacks; a larger one is accepted as long as what
- *   this library does not know is zero. limiter_decision never changes its size.
+ *   accepted and means the defaults for what it lacks, down to the fields without which it asks for
+ *   nothing (limiter_limit through period_us, limiter_request through weight); a larger one is
+ *   accepted as long as what this library does not know is zero. Sizes are multiples of 8.
+ *   limiter_decision never changes its size.
  *
  * OWNERSHIP
  *   Every *_new and *_open has a *_free, which must be the last call on that object and ignores
@@ -317,12 +319,19 @@
 /*
  * `limiter_request.flags`, limiter_submit() only: when the permit's lease is lost, one more
  * completion arrives on the queue that it was submitted on, with status LIMITER_STALE and the same
- * op, permit and user_data.
+ * permit, user_data and op (0 where the submit was answered at once).
  */
 #define LIMITER_TELL_LOST 32
 
 /* `limiter_decision.flags`: answered by the failure policy, not by the backend. */
 #define LIMITER_DEGRADED 1
+
+/*
+ * `limiter_decision.flags`, with LIMITER_DEGRADED: the request was sent and its answer lost, so it
+ * was charged once or not at all, where the policy `error` answers LIMITER_UNKNOWN_OUTCOME. Without
+ * this flag it was not charged.
+ */
+#define LIMITER_MAYBE_CHARGED 2
 
 /* `limiter_decision.index`: no limit is meant. */
 #define LIMITER_NO_INDEX UINT32_MAX
@@ -444,7 +453,7 @@ typedef uint64_t limiter_op;
 typedef struct limiter_decision {
     /* How it ended; the same as the function's result. */
     limiter_status status;
-    /* LIMITER_DEGRADED or 0. */
+    /* LIMITER_DEGRADED, perhaps with LIMITER_MAYBE_CHARGED; otherwise 0. */
     uint32_t flags;
     /* What is now held; 0 unless the status is LIMITER_OK and something was charged. */
     limiter_permit permit;
@@ -452,7 +461,10 @@ typedef struct limiter_decision {
     limiter_op op;
     /* The request's. */
     uint64_t user_data;
-    /* Units that the limit named by `index` allows at most. A pacer's is its burst and one. */
+    /*
+     * Units that the limit named by `index` allows at most. A pacer's is its burst and what comes
+     * in one microsecond, which is one up to a million a second.
+     */
     uint64_t limit;
     /* Units of it that could be taken at this moment. 0 <= remaining <= limit. */
     uint64_t remaining;
@@ -566,6 +578,9 @@ extern "C" {
  *     max_waiting         1 to 10000000           default 100000: waits under way; more answer
  *                                                 LIMITER_OVERLOADED
  *     max_penalty_ms      1 to 86400000           default 3600000: longest limiter_penalize()
+ *
+ * and those that only a client on Redis reads (any other checks them too):
+ *
  *     prefix              up to 256 bytes         default "limiter": what Redis keys begin with
  *     command_timeout_ms  1 to 60000              default 250: longest wait for one Redis answer
  *     on_failure          error | open |          default error: when Redis cannot answer, the call
@@ -631,10 +646,10 @@ LIMITER_API void limiter_config_free(struct limiter_config_t *config);
  * Opens a client. `url` says where the state lives; NULL means "memory://", which is this process's
  * own memory. redis://[user:password@]host[:port][/database], rediss:// (TLS), unix:///path,
  * redis-cluster://host:port,host:port and redis-sentinel://host:port,host:port/master share it over
- * all processes that use the name. `config` is copied; NULL means the defaults. Never connects and
- * never waits: a backend that is down shows at the first call. On success `*client` is set, to be
- * freed with limiter_client_free(); on failure it is NULL. LIMITER_CONFIG for a URL that cannot be
- * used; the message never repeats a password.
+ * all processes that use the name; rediss-cluster:// and rediss-sentinel:// with TLS. `config` is
+ * copied; NULL means the defaults. Never connects and never waits: a backend that is down shows at
+ * the first call. On success `*client` is set, to be freed with limiter_client_free(); on failure
+ * it is NULL. LIMITER_CONFIG for a URL that cannot be used; the message never repeats a password.
  */
 LIMITER_API
 LIMITER_MUST_USE
@@ -726,6 +741,8 @@ LIMITER_API void limiter_free(struct limiter_t *limiter);
  * For each of them a NULL request means LIMITER_INIT(limiter_request): the empty key, weight 1, no
  * wait. LIMITER_INVALID for a NULL limiter or out, a key over 65 536 bytes, a wrong struct_size, an
  * unknown flag, or weights_len that is not the number of limits; nothing is changed then.
+ * LIMITER_CLOSED after a shutdown. On Redis each may also answer LIMITER_BACKEND or
+ * LIMITER_UNKNOWN_OUTCOME.
  */
 
 /*
@@ -808,8 +825,8 @@ limiter_status limiter_penalize(struct limiter_t *limiter,
 /*
  * `count` (to 65 536) requests without a wait, decided in their order, each for itself, as if by
  * limiter_acquire() one after another: `out[i]` answers `requests[i]`. wait_ms is not read.
- * LIMITER_OK when all were decided, whatever the answers; otherwise nothing was done, and each
- * `out[i]` has the status of the call. One round trip on Redis.
+ * LIMITER_OK when all were decided, whatever the answers, also for none at all; otherwise nothing
+ * was done, and each `out[i]` has the status of the call. One round trip on Redis.
  */
 LIMITER_API
 limiter_status limiter_try_many(struct limiter_t *limiter,
@@ -821,7 +838,8 @@ limiter_status limiter_try_many(struct limiter_t *limiter,
 /*
  * PERMITS --------------------------------------------------------------------------------------
  *
- * `limiter` is the one that granted the permit, or another of the same client.
+ * `limiter` is the one that granted the permit, or another of the same client. A number that this
+ * client never gave is LIMITER_STALE like one that is over.
  */
 
 /*
@@ -854,6 +872,7 @@ limiter_status limiter_renew(struct limiter_t *limiter,
  * corrected to the same). Once for each permit, before it is released: after that LIMITER_STALE
  * with no effect, and also, on a limiter without a semaphore, once the permit is forgotten, which
  * is not before 1024 later ones were granted. A permit that is never settled stays at its estimate.
+ * Where no limit is there to correct, as with semaphores alone, LIMITER_OK with no effect.
  * LIMITER_INVALID, with no effect, for more than 2^48.
  */
 LIMITER_API
@@ -924,7 +943,8 @@ int32_t limiter_queue_poll(struct limiter_queue_t *queue,
  * exactly once: LIMITER_CANCELLED, or LIMITER_OK where the grant came first (release it). With
  * `flags` LIMITER_DETACH nothing arrives any more (so a callback's user_data is yours to free), and
  * a grant that came first is given back for you. LIMITER_STALE, with no effect: it was polled or
- * called back before, or that is happening now. Never waits; may be called from a callback.
+ * called back before, or that is happening now. LIMITER_OK again for one that was cancelled and not
+ * polled yet. Never waits; may be called from a callback.
  */
 LIMITER_API
 limiter_status limiter_cancel(struct limiter_client_t *client,
@@ -1018,7 +1038,8 @@ limiter_status limiter_clock_advance_us(struct limiter_client_t *client,
 /*
  * Sets the clock to `us` microseconds since 1970. Forwards is limiter_clock_advance_us(); backwards
  * is what a clock that steps back does to a limiter: no time has passed, limiter_clock_now_us()
- * stays where it was, and the next step forward counts from `us`. The largest time is 2^52.
+ * stays where it was, and the next step forward counts from `us`. LIMITER_INVALID beyond the
+ * largest time, 2^52.
  */
 LIMITER_API
 limiter_status limiter_clock_set_us(struct limiter_client_t *client,

@@ -6,6 +6,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use nix::time::{ClockId, clock_gettime};
 
+use crate::decision::Status;
 use crate::limit::time::{Monotone, Span, Time};
 
 /// Microseconds since 1970 as they stood when the clock was made, and never backwards from there.
@@ -30,7 +31,7 @@ pub struct Source {
 impl Clock {
     /// Where a virtual clock starts: far enough from zero that windows have a past.
     pub const VIRTUAL_START: Time = Time(1_000_000_000_000_000);
-    /// A virtual clock stops here.
+    /// A virtual clock stops here: that leaves room for the longest waits in a signed 64-bit and in a double.
     pub const VIRTUAL_END: Time = Time(1 << 52);
 
     /// Stands still while the machine is suspended.
@@ -102,9 +103,13 @@ impl Clock {
 }
 
 impl Source {
-    /// Sets the raw clock; answers what it means for a clock that never runs backwards.
-    pub(crate) fn set(&mut self, raw: Time) -> Time {
-        self.raw = raw.min(Clock::VIRTUAL_END);
+    /// Sets the raw clock; answers what it means for a clock that never runs backwards. Beyond the end is
+    /// refused.
+    pub(crate) fn set(&mut self, raw: Time) -> Result<Time, Status> {
+        if raw > Clock::VIRTUAL_END {
+            return Err(Status::Invalid);
+        }
+        self.raw = raw;
         let now = self.monotone.observe(self.raw);
         if now > Clock::VIRTUAL_END {
             // Set back and forth, it has added up beyond the end: there it stops.
@@ -112,10 +117,13 @@ impl Source {
             self.monotone.skew = Span(self.monotone.skew.0.saturating_sub(beyond.0));
             self.monotone.seen = Clock::VIRTUAL_END;
         }
-        now.min(Clock::VIRTUAL_END)
+        Ok(now.min(Clock::VIRTUAL_END))
     }
 
-    pub(crate) fn advance(&mut self, by: Span) -> Time {
+    pub(crate) fn advance(&mut self, by: Span) -> Result<Time, Status> {
+        if by > Clock::VIRTUAL_END.since(self.monotone.seen) {
+            return Err(Status::Invalid);
+        }
         self.set(self.raw + by)
     }
 }
@@ -138,12 +146,32 @@ mod tests {
         assert_eq!(start, Clock::VIRTUAL_START);
         let go = |to: Time| clock.show(to);
         let mut source = clock.source().unwrap();
-        go(source.advance(Span::secs(10)));
+        go(source.advance(Span::secs(10)).unwrap());
         assert_eq!(clock.now(), start + Span::secs(10));
-        go(source.set(start + Span::secs(7)));
+        go(source.set(start + Span::secs(7)).unwrap());
         assert_eq!(clock.now(), start + Span::secs(10));
-        go(source.advance(Span::secs(1)));
+        go(source.advance(Span::secs(1)).unwrap());
         assert_eq!(clock.now(), start + Span::secs(11));
+    }
+
+    #[test]
+    fn a_virtual_clock_goes_to_its_end_and_not_beyond() {
+        let clock = Clock::virtual_clock();
+        let mut source = clock.source().unwrap();
+        let left = Clock::VIRTUAL_END.since(Clock::VIRTUAL_START);
+        assert_eq!(
+            source.set(Clock::VIRTUAL_END + Span(1)),
+            Err(Status::Invalid)
+        );
+        for beyond in [left + Span(1), Span(u64::MAX)] {
+            assert_eq!(source.advance(beyond), Err(Status::Invalid));
+        }
+        assert_eq!(source.advance(Span(0)), Ok(Clock::VIRTUAL_START));
+        assert_eq!(source.advance(left), Ok(Clock::VIRTUAL_END));
+        // Set back, it has not more to go.
+        assert_eq!(source.set(Clock::VIRTUAL_START), Ok(Clock::VIRTUAL_END));
+        assert_eq!(source.advance(Span(1)), Err(Status::Invalid));
+        assert_eq!(source.advance(Span(0)), Ok(Clock::VIRTUAL_END));
     }
 
     #[test]

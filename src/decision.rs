@@ -31,6 +31,9 @@ pub enum Status {
 /// [`Decision::flags`]: answered by the failure policy, not by the backend.
 pub const DEGRADED: u32 = 1;
 
+/// [`Decision::flags`]: sent to the backend, and the answer lost, so it may have been charged there.
+pub const MAYBE_CHARGED: u32 = 2;
+
 /// [`Decision::index`]: no single limit is meant.
 pub const NO_LIMIT: u32 = u32::MAX;
 

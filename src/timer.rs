@@ -108,9 +108,12 @@ impl Timer {
         self.travel(|source| source.set(raw))
     }
 
-    fn travel(&self, to: impl FnOnce(&mut crate::clock::Source) -> Time) -> Result<(), Status> {
+    fn travel(
+        &self,
+        to: impl FnOnce(&mut crate::clock::Source) -> Result<Time, Status>,
+    ) -> Result<(), Status> {
         let mut source = self.clock.source().ok_or(Status::Unsupported)?;
-        let target = to(&mut source);
+        let target = to(&mut source)?;
         loop {
             let next = self.take_due(&mut self.state.lock(), target);
             let Some((at, due)) = next else { break };

@@ -153,6 +153,7 @@ func toAnswer(d *rawDecision) answer {
 		Decision: Decision{
 			Status:        Status(d.status),
 			Degraded:      d.flags&C.LIMITER_DEGRADED != 0,
+			MaybeCharged:  d.flags&C.LIMITER_MAYBE_CHARGED != 0,
 			Index:         int(d.index),
 			Limit:         uint64(d.limit),
 			Remaining:     uint64(d.remaining),

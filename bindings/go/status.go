@@ -102,6 +102,9 @@ type DeniedError struct {
 	Index int
 	// Degraded: decided by the failure policy because the backend could not answer.
 	Degraded bool
+	// MaybeCharged: Degraded, and the request was sent and its answer lost, so it was charged once or
+	// not at all.
+	MaybeCharged bool
 
 	deadline bool
 }

@@ -16,8 +16,8 @@ use crate::ffi::verbs::wait_of;
 /// Opens a client. `url` says where the state lives; NULL means "memory://", which is this process's
 /// own memory. redis://[user:password@]host[:port][/database], rediss:// (TLS), unix:///path,
 /// redis-cluster://host:port,host:port and redis-sentinel://host:port,host:port/master share it over all
-/// processes that use the name. `config` is copied; NULL means the defaults. Never connects and never waits: a backend
-/// that is down shows at the first call. On success `*client` is set, to be freed with
+/// processes that use the name; rediss-cluster:// and rediss-sentinel:// with TLS. `config` is copied; NULL
+/// means the defaults. Never connects and never waits: a backend that is down shows at the first call. On success `*client` is set, to be freed with
 /// limiter_client_free(); on failure it is NULL. LIMITER_CONFIG for a URL that cannot be used; the
 /// message never repeats a password.
 ///

@@ -17,6 +17,9 @@ use crate::ffi::types::*;
 ///     max_waiting         1 to 10000000           default 100000: waits under way; more answer
 ///                                                 LIMITER_OVERLOADED
 ///     max_penalty_ms      1 to 86400000           default 3600000: longest limiter_penalize()
+///
+/// and those that only a client on Redis reads (any other checks them too):
+///
 ///     prefix              up to 256 bytes         default "limiter": what Redis keys begin with
 ///     command_timeout_ms  1 to 60000              default 250: longest wait for one Redis answer
 ///     on_failure          error | open |          default error: when Redis cannot answer, the call

@@ -144,6 +144,7 @@ const _: () = {
     assert!(LIMITER_ALIGN_FIRST_USE == spec::ALIGN_FIRST_USE);
     assert!(LIMITER_NO_RENEW == spec::NO_RENEW);
     assert!(LIMITER_DEGRADED == decision::DEGRADED && LIMITER_NO_INDEX == decision::NO_LIMIT);
+    assert!(LIMITER_MAYBE_CHARGED == decision::MAYBE_CHARGED);
     assert!(LIMITER_PANIC == Status::Panic as i32 && LIMITER_FORKED == Status::Forked as i32);
     assert!(LIMITER_NEVER == Status::Never as i32 && LIMITER_STALE == Status::Stale as i32);
     assert!(size_of::<limiter_decision>() == 128);

@@ -6,7 +6,8 @@ use crate::limit::time::Span;
 
 /// == Permits ==
 ///
-/// `limiter` is the one that granted the permit, or another of the same client.
+/// `limiter` is the one that granted the permit, or another of the same client. A number that this client
+/// never gave is LIMITER_STALE like one that is over.
 /// ==
 /// Gives a permit back: the semaphore's weight goes to those who wait; what was taken from rates and
 /// windows stays taken (limiter_settle() corrects that). A slot of limiter_pace() that is still to come
@@ -55,7 +56,8 @@ pub unsafe extern "C" fn limiter_renew(
 /// where the request gave a weight for each limit: all of them are corrected to the same). Once for each
 /// permit, before it is released: after that LIMITER_STALE with no effect, and also, on a limiter without a
 /// semaphore, once the permit is forgotten, which is not before 1024 later ones were granted. A permit
-/// that is never settled stays at its estimate. LIMITER_INVALID, with no effect, for more than 2^48.
+/// that is never settled stays at its estimate. Where no limit is there to correct, as with semaphores
+/// alone, LIMITER_OK with no effect. LIMITER_INVALID, with no effect, for more than 2^48.
 ///
 /// # Safety
 /// See the header.

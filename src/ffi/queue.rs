@@ -117,8 +117,8 @@ pub unsafe extern "C" fn limiter_queue_poll(
 /// exactly once: LIMITER_CANCELLED, or LIMITER_OK where the grant came first (release it). With
 /// `flags` LIMITER_DETACH nothing arrives any more (so a callback's user_data is yours to free), and a
 /// grant that came first is given back for you. LIMITER_STALE, with no effect: it was polled or called
-/// back before, or that is happening now. Never waits; may be called from a
-/// callback.
+/// back before, or that is happening now. LIMITER_OK again for one that was cancelled and not polled yet.
+/// Never waits; may be called from a callback.
 ///
 /// # Safety
 /// See the header.

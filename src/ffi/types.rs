@@ -112,12 +112,16 @@ pub const LIMITER_ALIGN_FIRST_USE: u32 = 8;
 /// permit; it ends after its lease unless limiter_renew() is called.
 pub const LIMITER_NO_RENEW: u32 = 16;
 /// `limiter_request.flags`, limiter_submit() only: when the permit's lease is lost, one more completion
-/// arrives on the queue that it was submitted on, with status LIMITER_STALE and the same op, permit and
-/// user_data.
+/// arrives on the queue that it was submitted on, with status LIMITER_STALE and the same permit, user_data
+/// and op (0 where the submit was answered at once).
 pub const LIMITER_TELL_LOST: u32 = 32;
 
 /// `limiter_decision.flags`: answered by the failure policy, not by the backend.
 pub const LIMITER_DEGRADED: u32 = 1;
+/// `limiter_decision.flags`, with LIMITER_DEGRADED: the request was sent and its answer lost, so it was
+/// charged once or not at all, where the policy `error` answers LIMITER_UNKNOWN_OUTCOME. Without this flag
+/// it was not charged.
+pub const LIMITER_MAYBE_CHARGED: u32 = 2;
 /// `limiter_decision.index`: no limit is meant.
 pub const LIMITER_NO_INDEX: u32 = u32::MAX;
 
@@ -214,7 +218,7 @@ pub struct limiter_request {
 pub struct limiter_decision {
     /// How it ended; the same as the function's result.
     pub status: limiter_status,
-    /// LIMITER_DEGRADED or 0.
+    /// LIMITER_DEGRADED, perhaps with LIMITER_MAYBE_CHARGED; otherwise 0.
     pub flags: u32,
     /// What is now held; 0 unless the status is LIMITER_OK and something was charged.
     pub permit: limiter_permit,
@@ -222,7 +226,8 @@ pub struct limiter_decision {
     pub op: limiter_op,
     /// The request's.
     pub user_data: u64,
-    /// Units that the limit named by `index` allows at most. A pacer's is its burst and one.
+    /// Units that the limit named by `index` allows at most. A pacer's is its burst and what comes in one
+    /// microsecond, which is one up to a million a second.
     pub limit: u64,
     /// Units of it that could be taken at this moment. 0 <= remaining <= limit.
     pub remaining: u64,

@@ -14,7 +14,8 @@ use crate::op::{Request, Weights};
 ///
 /// For each of them a NULL request means LIMITER_INIT(limiter_request): the empty key, weight 1, no
 /// wait. LIMITER_INVALID for a NULL limiter or out, a key over 65 536 bytes, a wrong struct_size, an
-/// unknown flag, or weights_len that is not the number of limits; nothing is changed then.
+/// unknown flag, or weights_len that is not the number of limits; nothing is changed then. LIMITER_CLOSED
+/// after a shutdown. On Redis each may also answer LIMITER_BACKEND or LIMITER_UNKNOWN_OUTCOME.
 /// ==
 /// Takes from all limits, or from none; waits for it up to `wait_ms`.
 ///
@@ -141,8 +142,8 @@ pub unsafe extern "C" fn limiter_penalize(
 
 /// `count` (to 65 536) requests without a wait, decided in their order, each for itself, as if by
 /// limiter_acquire() one after another: `out[i]` answers `requests[i]`. wait_ms is not read. LIMITER_OK
-/// when all were decided, whatever the answers; otherwise nothing was done, and each `out[i]` has the
-/// status of the call. One round trip on Redis.
+/// when all were decided, whatever the answers, also for none at all; otherwise nothing was done, and each
+/// `out[i]` has the status of the call. One round trip on Redis.
 ///
 /// # Safety
 /// See the header.

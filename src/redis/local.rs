@@ -18,7 +18,7 @@ use super::wire::Id;
 use super::{Named, Redis, Scene, policy};
 use crate::callback::Callbacks;
 use crate::config::{Config, FailurePolicy};
-use crate::decision::{DEGRADED, Decision, Status};
+use crate::decision::{Decision, Status};
 use crate::limit::decide::{Limits, Outcome};
 use crate::limit::time::Span;
 use crate::limit::weights::Weights;
@@ -138,11 +138,12 @@ impl Redis {
         &self,
         named: &Named,
         weights: &Weights,
+        flags: u32,
         ask: impl FnOnce(&Memory, &Arc<memory::Named>) -> Decision,
     ) -> Decision {
         let memory = self.stand_in();
         let decision = ask(memory, &named.stand_in.on(memory));
-        self.degraded(named, weights, decision)
+        self.degraded(named, weights, flags, decision)
     }
 
     /// As a caller hears of an answer that was given here.
@@ -150,6 +151,7 @@ impl Redis {
         &self,
         named: &Named,
         weights: &Weights,
+        flags: u32,
         decision: Decision,
     ) -> Decision {
         let answered = matches!(
@@ -160,7 +162,7 @@ impl Redis {
             return decision;
         }
         let decision = Decision {
-            flags: decision.flags | DEGRADED,
+            flags: decision.flags | flags,
             ..decision
         };
         if decision.status == Status::Pending {
@@ -192,7 +194,7 @@ impl Redis {
     }
 
     /// Decides a wait in this process that Redis did not answer.
-    pub(super) fn take_over(&self, shard: usize, serial: u64, terms: Option<Terms>) {
+    pub(super) fn take_over(&self, shard: usize, serial: u64, terms: Option<Terms>, flags: u32) {
         let asked = self.at(shard, |scene| {
             let now = scene.now;
             let number = scene.number(serial);
@@ -223,7 +225,7 @@ impl Redis {
         let redis = self.me.clone();
         let then = Box::new(move |decision| {
             if let Some(redis) = redis.upgrade() {
-                redis.answered_here(shard, serial, decision);
+                redis.answered_here(shard, serial, flags, decision);
             }
         });
         let memory = self.stand_in();
@@ -231,7 +233,7 @@ impl Redis {
         let relay = Relay { then, op, queue };
         let decision = memory.acquire(&part, &request, Sink::Relay(relay));
         if decision.status != Status::Pending {
-            return self.answered_here(shard, serial, decision);
+            return self.answered_here(shard, serial, flags, decision);
         }
         let waits = self.at(shard, |scene| scene.waits_here(serial, decision.op));
         if !waits {
@@ -240,7 +242,7 @@ impl Redis {
         }
     }
 
-    fn answered_here(&self, shard: usize, serial: u64, decision: Decision) {
+    fn answered_here(&self, shard: usize, serial: u64, flags: u32, decision: Decision) {
         let taken = self.at(shard, |scene| {
             let Some(wait) = scene.shard.waits.get(&serial) else {
                 return false;
@@ -249,7 +251,7 @@ impl Redis {
                 true => scene.now.since(wait.since),
                 false => Span::ZERO,
             };
-            let decision = self.degraded(&wait.key.named, &wait.weights, decision);
+            let decision = self.degraded(&wait.key.named, &wait.weights, flags, decision);
             let decision = Decision {
                 waited_us: waited.0,
                 ..decision
@@ -276,8 +278,9 @@ impl Redis {
 }
 
 impl Scene<'_> {
-    /// A wait that Redis did not answer is decided in this process, once the lock is released.
-    pub fn pass_on(&mut self, serial: u64) {
+    /// A wait that Redis did not answer is decided in this process, once the lock is released. `flags`
+    /// are its decision's.
+    pub fn pass_on(&mut self, serial: u64, flags: u32) {
         let wait = self.shard.waits.get_mut(&serial).expect("it waits");
         wait.stage = Stage::Here(None);
         let (hold, key) = (wait.hold.take(), wait.key.clone());
@@ -285,7 +288,7 @@ impl Scene<'_> {
             self.drop_hold(&key, serial, hold);
         }
         self.arm(serial, None);
-        self.here.push((serial, hold.map(|hold| hold.terms)));
+        self.here.push((serial, hold.map(|hold| hold.terms), flags));
     }
 
     /// It waits there, under this number. False: it has ended.

@@ -164,8 +164,9 @@ struct Scene<'a> {
     due: Vec<(Arc<Key>, Vec<Item>)>,
     /// Questions that do not wait for other calls on their keys.
     urgent: Vec<(Arc<Key>, Item)>,
-    /// Waits that are to be decided in this process, and its operations that are to end.
-    here: Vec<(u64, Option<Terms>)>,
+    /// Waits that are to be decided in this process, with what goes with them; and its operations that are
+    /// to end.
+    here: Vec<(u64, Option<Terms>, u32)>,
     ended_here: Vec<u64>,
     /// Somebody waits for a note.
     listen: bool,
@@ -309,8 +310,8 @@ impl Redis {
             self.send(key, Lane::Bulk, batch);
         }
         self.send_urgent(urgent);
-        for (serial, terms) in here {
-            self.take_over(index, serial, terms);
+        for (serial, terms, flags) in here {
+            self.take_over(index, serial, terms, flags);
         }
         for op in ended_here {
             self.stand_in().cancel(op, true);

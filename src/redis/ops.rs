@@ -196,22 +196,19 @@ impl Scene<'_> {
         {
             self.give_up_id(serial);
         }
+        // Whatever came of a permit is given back by its id; what rates were charged is not.
+        let charges = key.named.has_rates() || self.shard.waits[&serial].hold.is_none();
         if self.redis.policy(&key.named) == FailurePolicy::Local {
             self.stats.backend_errors.add(1);
-            return self.pass_on(serial);
+            return self.pass_on(serial, policy::flags(failure, charges));
         }
-        let mut decision = self.failed(&key.named, failure);
-        let holds = self.shard.waits[&serial].hold.is_some();
-        // Whatever came of it is given back by its id; what rates were charged is not.
-        if decision.status == Status::UnknownOutcome && holds && !key.named.has_rates() {
-            decision.status = Status::Backend;
-        }
+        let decision = self.failed(&key.named, failure, charges);
         self.complete(serial, decision);
     }
 
     /// What the failure policy answers, counted.
-    pub fn failed(&mut self, named: &Named, failure: &Failure) -> Decision {
-        let decision = policy::answer(self.redis.policy(named), failure);
+    pub fn failed(&mut self, named: &Named, failure: &Failure, charges: bool) -> Decision {
+        let decision = policy::answer(self.redis.policy(named), failure, charges);
         self.stats.backend_errors.add(1);
         if decision.flags & DEGRADED != 0 {
             self.stats.degraded.add(1);

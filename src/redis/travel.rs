@@ -21,11 +21,14 @@ impl Redis {
         self.travel(|source| source.set(to))
     }
 
-    fn travel(&self, to: impl FnOnce(&mut Source) -> Time) -> Status {
+    fn travel(&self, to: impl FnOnce(&mut Source) -> Result<Time, Status>) -> Status {
         let Some(mut source) = self.clock.source() else {
             return Status::Unsupported;
         };
-        let target = to(&mut source);
+        let target = match to(&mut source) {
+            Ok(target) => target,
+            Err(status) => return status,
+        };
         loop {
             let Some(beat) = self.rest() else {
                 return Status::Timeout;

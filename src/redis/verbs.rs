@@ -160,7 +160,7 @@ impl Redis {
             return self.answer_here(&key.named, request, kind, failure);
         }
         let decision = self.at(shard, |scene| match heard {
-            Err(failure) => scene.failed(&key.named, &failure),
+            Err(failure) => scene.failed(&key.named, &failure, kind != Calls::Peek),
             Ok(answer) if answer.outcome == Outcome::Done => {
                 let mut decision = numbers(&answer, Status::Ok);
                 decision.retry_after_us = answer.retry_after.0;
@@ -199,7 +199,8 @@ impl Redis {
             Level::Debug,
             &format!("answered in this process: {failure}"),
         );
-        self.ask_here(named, &weights, |memory, part| match kind {
+        let flags = policy::flags(failure, kind != Calls::Peek);
+        self.ask_here(named, &weights, flags, |memory, part| match kind {
             Calls::Peek => memory.peek(part, request),
             Calls::Pace => memory.pace(part, request),
         })

@@ -1,7 +1,8 @@
 //! When Redis is down, silent, forgetful or holds garbage.
 use std::time::Instant;
 
-use limiter::decision::{DEGRADED, Status};
+use limiter::decision::{DEGRADED, Decision, MAYBE_CHARGED, Status};
+use limiter::limiter::{LimitSpec, Limiter};
 use limiter::op::Request;
 
 use crate::kit::*;
@@ -67,6 +68,32 @@ fn a_lost_reply_is_an_unknown_outcome_and_is_charged_once() {
     // Only looking may be done twice.
     proxy.set(Mode::LoseReply);
     assert_eq!(remaining(&limiter), 8);
+}
+
+#[test]
+fn b_115_the_policys_answer_says_whether_the_call_may_have_been_charged() {
+    let server = Server::start();
+    let proxy = Proxy::before(server.port);
+    let (rates, held) = ([bucket(10, 1, HOUR)], [semaphore(10)]);
+    for policy in ["open", "closed", "local"] {
+        let client = open_with(&proxy.url(), &[("on_failure", policy)]);
+        let flags = |name: &str, limits: &[LimitSpec], ask: fn(&Limiter) -> Decision| {
+            let limiter = limiter(&client, &format!("{policy} {name}"), limits);
+            eventually("Redis decides", secs(5), || ask(&limiter).flags == 0);
+            proxy.set(Mode::LoseReply);
+            ask(&limiter).flags
+        };
+        let lost = DEGRADED | MAYBE_CHARGED;
+        let (tried, paced) = (
+            |limiter: &Limiter| acquire(limiter, &Request::TRY),
+            |limiter: &Limiter| limiter.pace(&Request::TRY).unwrap(),
+        );
+        assert_eq!(flags("a", &rates, tried), lost, "{policy}");
+        assert_eq!(flags("b", &rates, paced), lost, "{policy}");
+        // Where there is a semaphore the call has an id, and is asked again under it.
+        assert_eq!(flags("c", &held, tried), 0, "{policy}");
+        assert_eq!(flags("d", &[rates[0], held[0]], tried), 0, "{policy}");
+    }
 }
 
 #[test]

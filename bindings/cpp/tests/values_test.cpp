@@ -133,7 +133,7 @@ TEST("decisions") {
     const Decision never(raw);
     CHECK(never.retry_after() == std::chrono::microseconds::max());
     CHECK_EQ(*never.index(), 3U);
-    CHECK(never.degraded() && !never.ok() && !never.pending());
+    CHECK(never.degraded() && !never.maybe_charged() && !never.ok() && !never.pending());
     CHECK(never.code() == Status::never);
 }
 

@@ -43,7 +43,7 @@ class TestNative < Minitest::Test
     names.each { |name, number| assert_match(/^#define LIMITER_#{name} #{number}$/, HEADER) }
     assert_match(/^#define LIMITER_ABI #{Limiter::Native::ABI}$/, HEADER)
     assert_match(/^#define LIMITER_ERRBUF_SIZE #{Limiter::Native::ERRBUF_SIZE}$/, HEADER)
-    %w[OK PENDING DENIED NEVER TIMEOUT STALE DEGRADED].each do |name|
+    %w[OK PENDING DENIED NEVER TIMEOUT STALE DEGRADED MAYBE_CHARGED].each do |name|
       assert_match(/^#define LIMITER_#{name} #{Limiter::Native.const_get(name)}$/, HEADER)
     end
   end

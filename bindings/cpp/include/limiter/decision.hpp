@@ -49,6 +49,11 @@ public:
     /// Answered by the failure policy, because the backend could not.
     constexpr bool degraded() const noexcept { return (raw_.flags & LIMITER_DEGRADED) != 0; }
 
+    /// Degraded, and the request was sent and its answer lost: charged once or not at all.
+    constexpr bool maybe_charged() const noexcept {
+        return (raw_.flags & LIMITER_MAYBE_CHARGED) != 0;
+    }
+
     /// Units that the limit named by index() allows at most.
     constexpr std::uint64_t limit() const noexcept { return raw_.limit; }
 

@@ -27,6 +27,8 @@ module Limiter
     def never? = status == Native::NEVER
     # @return [Boolean] answered by the failure policy, not by the backend
     def degraded? = @memory.get_uint32(At::FLAGS).anybits?(Native::DEGRADED)
+    # @return [Boolean] degraded, and the request was sent and its answer lost: charged once or not at all
+    def maybe_charged? = @memory.get_uint32(At::FLAGS).anybits?(Native::MAYBE_CHARGED)
     # @return [Integer] units that the limit at {#index} allows at most
     def limit = @memory.get_uint64(At::LIMIT)
     # @return [Integer] units of it that could be taken at this moment

@@ -27,6 +27,7 @@ module Limiter
     STALE = -8
 
     DEGRADED = 1
+    MAYBE_CHARGED = 2
     NO_INDEX = 0xffff_ffff
 
     # Offsets within `limiter_limit`.
