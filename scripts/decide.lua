@@ -1,4 +1,5 @@
 -- Several limits together: src/limit/decide.rs, ahead.rs and key.rs, in Lua.
+-- A limit: {kind, rule, text, per_call, holds}.
 -- A key: {states = one for each limit, booked, blocked, seq, epoch, epoch_until, parked}.
 -- A booking: {at, seq, epoch, previous, charges}; of a limit that nothing was charged, false.
 local MAX_PARKED = 128
@@ -6,9 +7,7 @@ local MAX_PARKED = 128
 -- The kinds, by their letter; each kind that the limiter needs is added after this file.
 local kinds = {}
 
-local decide = {}
-
-function decide.base(key, now)
+local function base_of(key, now)
   return max(now, key.booked, key.blocked)
 end
 
@@ -23,31 +22,34 @@ local EPOCHS = 1048576
 local function epoch_of(limits, count)
   local mark = 0
   for _, limit in ipairs(limits) do
-    for _, n in ipairs(limit) do mark = fmod(mark * 1999993 + fmod(n, 2147483647), 2147483647) end
+    for n in gmatch(limit.text, '%d+') do mark = fmod(mark * 1999993 + fmod(n, 2147483647), 2147483647) end
   end
   return mark * EPOCHS + fmod(count, EPOCHS)
 end
 
 local function fresh_states(limits, now)
   local states = {}
-  for i, limit in ipairs(limits) do states[i] = limit.kind.fresh(limit, now) end
+  for i, limit in ipairs(limits) do states[i] = limit.kind.fresh(limit.rule, now) end
   return states
 end
 
-function decide.fresh(limits, now)
-  return {states = fresh_states(limits, now), booked = 0, blocked = 0, seq = 0,
-    epoch = epoch_of(limits, 0), epoch_until = 0, parked = {}}
+local function fresh_key(limits, now)
+  return {
+    states = fresh_states(limits, now), booked = 0, blocked = 0, seq = 0, epoch = epoch_of(limits, 0),
+    epoch_until = 0, parked = {}, seen = now, skew = 0, version = 0, opened = 0, params = '', from = false,
+    stepped = false, people = nil, era = nil,
+  }
 end
 
 -- From then on the key may be forgotten.
-function decide.fresh_at(limits, key)
+local function fresh_at(limits, key)
   local at = needed_until(key)
-  for i, limit in ipairs(limits) do at = max(at, limit.kind.fresh_at(limit, key.states[i])) end
+  for i, limit in ipairs(limits) do at = max(at, limit.kind.fresh_at(limit.rule, key.states[i])) end
   return at
 end
 
 -- What each limit is asked for; whether that is nothing at all.
-function decide.weights(limits, asked)
+local function weights_of(limits, asked)
   local weights, nothing = {}, true
   for i, limit in ipairs(limits) do
     local weight = asked[i] or asked[1]
@@ -60,13 +62,13 @@ end
 
 -- How it ends, the index of the limit that stands in the way most, and when it passes:
 -- 'admit', 'later', 'far' (too far ahead to be booked), 'release', 'never'.
-function decide.decide(limits, key, now, weights, nothing)
-  local base = decide.base(key, now)
+local function decide(limits, key, now, weights, nothing)
+  local base = base_of(key, now)
   local most, index, first, release = 0, 1, nil, nil
   for i, limit in ipairs(limits) do
     local weight = weights[i]
     if weight > 0 then
-      local wait = limit.kind.wait(limit, key.states[i], now, base, weight)
+      local wait = limit.kind.wait(limit.rule, key.states[i], now, base, weight)
       if wait == -1 then return 'never', i, 0 end
       if wait == -2 then
         release = release or i
@@ -85,11 +87,12 @@ function decide.decide(limits, key, now, weights, nothing)
   return 'far', index, at
 end
 
-function decide.commit(limits, key, now, at, weights)
-  local booking = {at = at, seq = 0, epoch = key.epoch, previous = 0, charges = {}}
+local function commit(limits, key, now, at, weights)
+  local charges = {}
+  local booking = {at = at, seq = 0, epoch = key.epoch, previous = 0, charges = charges}
   for i, limit in ipairs(limits) do
     local weight = weights[i]
-    booking.charges[i] = weight > 0 and limit.kind.charge(limit, key.states[i], now, at, weight)
+    charges[i] = weight > 0 and limit.kind.charge(limit.rule, key.states[i], now, at, weight)
   end
   if at > now then
     key.seq = key.seq + 1
@@ -102,7 +105,7 @@ end
 local function undo(limits, key, booking)
   for i, limit in ipairs(limits) do
     local charge = booking.charges[i]
-    if charge and not limit.holds then limit.kind.undo(limit, key.states[i], charge) end
+    if charge and not limit.holds then limit.kind.undo(limit.rule, key.states[i], charge) end
   end
   key.booked, key.seq = booking.previous, key.seq - 1
 end
@@ -124,7 +127,7 @@ local function park(key, now, booking)
 end
 
 -- Takes back what a booking that is not due yet took of rates.
-function decide.cancel_rates(limits, key, now, booking)
+local function cancel_rates(limits, key, now, booking)
   -- A key that was lost and came to be anew knows nothing of the booking.
   if booking.epoch ~= key.epoch or booking.seq > key.seq or booking.at > key.booked then return end
   if booking.seq ~= key.seq then
@@ -146,27 +149,27 @@ function decide.cancel_rates(limits, key, now, booking)
 end
 
 -- The key was reset since, under the same rules.
-function decide.is_reset(key, booking)
+local function is_reset(key, booking)
   return booking.epoch ~= key.epoch and floor(booking.epoch / EPOCHS) == floor(key.epoch / EPOCHS)
 end
 
 -- Corrects what a booking was charged to what was used.
-function decide.settle(limits, key, now, booking, actual)
+local function settle(limits, key, now, booking, actual)
   if booking.epoch ~= key.epoch then return end
-  local base = decide.base(key, now)
+  local base = base_of(key, now)
   for i, limit in ipairs(limits) do
     local charge = booking.charges[i]
     if charge and not limit.per_call and not limit.holds then
       if actual < charge[1] then
-        limit.kind.lower(limit, key.states[i], base, charge, actual)
+        limit.kind.lower(limit.rule, key.states[i], base, charge, actual)
       elseif actual > charge[1] then
-        limit.kind.raise(limit, key.states[i], base, charge, actual)
+        limit.kind.raise(limit.rule, key.states[i], base, charge, actual)
       end
     end
   end
 end
 
-function decide.penalize(key, now, till)
+local function penalize(key, now, till)
   till = min(till, now + MAX_AHEAD)
   if till > now then key.blocked = max(key.blocked, till) end
 end
@@ -180,12 +183,12 @@ end
 local function rates_fresh_at(limits, key)
   local at = needed_until(key)
   for i, limit in ipairs(limits) do
-    if not limit.holds then at = max(at, limit.kind.fresh_at(limit, key.states[i])) end
+    if not limit.holds then at = max(at, limit.kind.fresh_at(limit.rule, key.states[i])) end
   end
   return at
 end
 
-function decide.reset(limits, key, now)
+local function reset(limits, key, now)
   local needed = rates_fresh_at(limits, key)
   key.states = fresh_states(limits, now)
   key.booked, key.blocked = 0, 0
@@ -193,15 +196,15 @@ function decide.reset(limits, key, now)
 end
 
 -- Makes a key that was used under the limits `from`, of the same shape, one of these limits.
-function decide.reconfigure(limits, from, key, now)
-  local base = decide.base(key, now)
+local function reconfigure(limits, from, key, now)
+  local base = base_of(key, now)
   local needed = rates_fresh_at(from, key)
   local changed = false
   for i, limit in ipairs(limits) do
     if limit.text ~= from[i].text then
       changed = true
       if limit.kind.reconfigure then
-        limit.kind.reconfigure(limit, from[i], key.states[i], now, base)
+        limit.kind.reconfigure(limit.rule, from[i].rule, key.states[i], now, base)
       end
     end
   end
@@ -209,13 +212,13 @@ function decide.reconfigure(limits, from, key, now)
 end
 
 -- Limit, remaining, reset_after and index: of the limit at `index`, or of the tightest.
-function decide.figures(limits, key, now, index)
-  local base = decide.base(key, now)
+local function figures(limits, key, now, index)
+  local base = base_of(key, now)
   local limit, remaining, reset, which
-  for i, rule in ipairs(limits) do
+  for i, one in ipairs(limits) do
     if not index or index == i then
-      local l, r, a = rule.kind.figures(rule, key.states[i], now, base)
-      if base > now and not rule.holds then r, a = 0, a + base - now end
+      local l, r, a = one.kind.figures(one.rule, key.states[i], now, base)
+      if base > now and not one.holds then r, a = 0, a + base - now end
       if not remaining or r < remaining then limit, remaining, reset, which = l, r, a, i end
     end
   end

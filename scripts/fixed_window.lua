@@ -2,10 +2,8 @@
 -- Limit: {limit, window, by_clock}. State: {start, used}. Charge: {weight, start, before_start, before_used}.
 local WINDOW_MAX = 1125899906842624
 
-local fixed_window = {takes = 3, size = 2, charge_size = 4}
-
-function fixed_window.limit(p)
-  p.capacity, p.window, p.by_clock = p[1], p[2], p[3] == 1
+local function limit(n)
+  return {capacity = n[1], window = n[2], by_clock = n[3] == 1}
 end
 
 local function window_start(p, at)
@@ -13,11 +11,11 @@ local function window_start(p, at)
   return at
 end
 
-function fixed_window.fresh(p, now)
+local function fresh(p, now)
   return {window_start(p, now), 0}
 end
 
-function fixed_window.fresh_at(p, s)
+local function fresh_at(p, s)
   if s[2] == 0 then return 0 end
   return s[1] + p.window
 end
@@ -27,21 +25,21 @@ local function window_advance(p, s, at)
   return s[1], s[2]
 end
 
-function fixed_window.wait(p, s, now, at, weight)
+local function wait(p, s, now, at, weight)
   if weight > p.capacity then return -1 end
   local start, used = window_advance(p, s, at)
   if used <= p.capacity - weight then return 0 end
   return max(0, start + p.window - at)
 end
 
-function fixed_window.charge(p, s, now, at, weight)
+local function charge(p, s, now, at, weight)
   local before_start, before_used = s[1], s[2]
   local start, used = window_advance(p, s, at)
   s[1], s[2] = start, used + weight
   return {weight, start, before_start, before_used}
 end
 
-function fixed_window.undo(p, s, c)
+local function undo(p, s, c)
   if c[2] == c[3] then
     s[2] = max(0, s[2] - c[1])
   else
@@ -56,16 +54,20 @@ local function window_adjust(p, s, base, c, actual)
   c[1] = actual
 end
 
-fixed_window.lower, fixed_window.raise = window_adjust, window_adjust
-
-function fixed_window.figures(p, s, now, at)
+local function figures(p, s, now, at)
   local start, used = window_advance(p, s, at)
   local reset = 0
   if used > 0 then reset = max(0, start + p.window - at) end
   return p.capacity, max(0, p.capacity - used), reset
 end
 
-function fixed_window.reconfigure(p, from, s, now, base)
+local function reconfigure(p, from, s, now, base)
   s[1], s[2] = window_advance(from, s, base)
   if p.by_clock then s[1] = window_start(p, base) end
 end
+
+kinds.W = {
+  takes = 3, size = 2, charge_size = 4, limit = limit, fresh = fresh, fresh_at = fresh_at, wait = wait,
+  charge = charge, undo = undo, figures = figures, reconfigure = reconfigure, lower = window_adjust,
+  raise = window_adjust,
+}

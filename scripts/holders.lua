@@ -104,8 +104,8 @@ function holders_of.begin(limits, key, known, now, answer, next_arg, next_weight
     local text = call('HGET', I, id) or ''
     local weights, fence, to, deadline, booking =
       match(text, '^([^;]*);(%d+);([^;]*);(%d+);([^;]*)$')
-    local list = weights and checked(weights)
-    if not list or (#list ~= 1 and #list ~= #limits) then return nobody end
+    local list = weights and (checked(weights, 1) or checked(weights, #limits))
+    if not list then return nobody end
     return {weights = list, fence = tonumber(fence), channel = to, deadline = tonumber(deadline),
       booking = booking}
   end
@@ -147,7 +147,7 @@ function holders_of.begin(limits, key, known, now, answer, next_arg, next_weight
   end
 
   local function verdict(weights)
-    local outcome, index, at = decide.decide(limits, key, now, weights, false)
+    local outcome, index, at = decide(limits, key, now, weights, false)
     if now < people[GRACE] and outcome ~= 'never' then return 'release', semaphore, at end
     return outcome, index, at
   end
@@ -166,7 +166,7 @@ function holders_of.begin(limits, key, known, now, answer, next_arg, next_weight
       local late = one.deadline > 0 and one.deadline < now
       local weights, outcome, _, at
       if alive and tonumber(alive) > now and not late then
-        weights = decide.weights(limits, one.weights)
+        weights = weights_of(limits, one.weights)
         outcome, _, at = verdict(weights)
         if outcome == 'release' then return end
       end
@@ -176,7 +176,7 @@ function holders_of.begin(limits, key, known, now, answer, next_arg, next_weight
       elseif not outcome or outcome == 'far' or (one.deadline > 0 and at > one.deadline) then
         tell(one.channel, 'D', head)
       else
-        local booking = decide.commit(limits, key, now, max(at, now), weights)
+        local booking = commit(limits, key, now, max(at, now), weights)
         hold(head, weights, one.channel, booking, claim)
         tell(one.channel, 'G', head)
       end
@@ -229,7 +229,7 @@ function holders_of.begin(limits, key, known, now, answer, next_arg, next_weight
           key.states[i][1] = max(0, key.states[i][1] - (held[i] or 0))
         end
       end
-      local outcome, _, at = decide.decide(limits, key, one[1], weights, false)
+      local outcome, _, at = decide(limits, key, one[1], weights, false)
       if freed > 0 and outcome ~= 'release' then
         hint = at - now
         break
@@ -264,7 +264,7 @@ function holders_of.begin(limits, key, known, now, answer, next_arg, next_weight
       nothing = nothing and rates[i] == 0
     end
     if nothing then return now end
-    local _, _, at = decide.decide(limits, key, now, rates, false)
+    local _, _, at = decide(limits, key, now, rates, false)
     return max(at, now)
   end
 
@@ -295,7 +295,7 @@ function holders_of.begin(limits, key, known, now, answer, next_arg, next_weight
     end
     local till = wait < 0 and math.huge or now + wait
     if outcome == 'admit' or (outcome == 'later' and at <= till) then
-      local booking = decide.commit(limits, key, now, at, weights)
+      local booking = commit(limits, key, now, at, weights)
       local text = hold(id, weights, channel, booking, span + allowance)
       return answer('O', nil, at - now, at, people[FENCE], 0, text)
     end
@@ -345,7 +345,7 @@ function holders_of.begin(limits, key, known, now, answer, next_arg, next_weight
     drop_holder(id, one)
     local booking = parse_booking(one.booking, limits)
     if booking and booking.seq > 0 and booking.at > now then
-      decide.cancel_rates(limits, key, now, booking)
+      cancel_rates(limits, key, now, booking)
     end
     pump()
     return answer('R', nil, 0)
@@ -353,7 +353,7 @@ function holders_of.begin(limits, key, known, now, answer, next_arg, next_weight
 
   local function fits(weights)
     for i, limit in ipairs(limits) do
-      if limit.holds and key.states[i][1] + weights[i] > limit.capacity then return false end
+      if limit.holds and key.states[i][1] + weights[i] > limit.rule.capacity then return false end
     end
     return true
   end

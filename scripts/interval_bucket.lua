@@ -2,13 +2,22 @@
 -- Limit: {capacity, refill, period, starts_empty}. State: {owed, anchor, era, refunded, until}.
 -- Charge: {weight, taken, paid, anchor_before, after_owed, after_anchor, era, refunded}.
 
-local interval_bucket = {takes = 4, size = 5, charge_size = 8}
-
-function interval_bucket.limit(p)
-  p.capacity, p.refill, p.period, p.empty = p[1], p[2], p[3], p[4] == 1
+local function text(s)
+  if s[5] == 0 then return format('%d %d', s[1], s[2]) end
+  return spaced(s)
 end
 
-function interval_bucket.fresh(p, now)
+local function parse(text)
+  local plain = checked(text, 2)
+  if plain then return {plain[1], plain[2], 0, 0, 0} end
+  return checked(text, 5)
+end
+
+local function limit(n)
+  return {capacity = n[1], refill = n[2], period = n[3], empty = n[4] == 1}
+end
+
+local function fresh(p, now)
   return {p.empty and p.capacity or 0, now, 0, 0, 0}
 end
 
@@ -16,7 +25,7 @@ local function interval_time(p, units)
   return div_ceil(units, p.refill) * p.period
 end
 
-function interval_bucket.fresh_at(p, s)
+local function fresh_at(p, s)
   local full = s[2] + interval_time(p, s[1])
   if p.empty then full = full + min(2 * interval_time(p, p.capacity), MAX_AHEAD) end
   return max(full, s[5])
@@ -35,14 +44,14 @@ local function interval_advance(p, s, at)
   return owed, s[2] + periods * p.period
 end
 
-function interval_bucket.wait(p, s, now, at, weight)
+local function wait(p, s, now, at, weight)
   if weight > p.capacity then return -1 end
   local room = p.capacity - weight
   if interval_advance(p, s, at) <= room then return 0 end
   return max(0, s[2] + interval_time(p, s[1] - room) - at)
 end
 
-function interval_bucket.charge(p, s, now, at, weight)
+local function charge(p, s, now, at, weight)
   if s[5] <= now then s[3], s[4], s[5] = 0, 0, 0 end
   local owed, anchor = interval_advance(p, s, at)
   local charge = {weight, weight, s[1] - owed, s[2], owed + weight, anchor, s[3], s[4]}
@@ -51,18 +60,18 @@ function interval_bucket.charge(p, s, now, at, weight)
   return charge
 end
 
-function interval_bucket.undo(p, s, c)
+local function undo(p, s, c)
   s[1], s[2] = max(0, s[1] - c[2]) + c[3], c[4]
 end
 
-function interval_bucket.figures(p, s, now, at)
+local function figures(p, s, now, at)
   local owed = interval_advance(p, s, at)
   local reset = 0
   if owed > 0 then reset = max(0, s[2] + interval_time(p, s[1]) - at) end
   return p.capacity, max(0, p.capacity - owed), reset
 end
 
-function interval_bucket.lower(p, s, base, c, actual)
+local function lower(p, s, base, c, actual)
   s[5] = max(s[5], s[2] + interval_time(p, s[1]))
   local owed = 0
   if c[7] == s[3] then
@@ -77,7 +86,7 @@ function interval_bucket.lower(p, s, base, c, actual)
   c[7], c[8] = s[3], s[4]
 end
 
-function interval_bucket.raise(p, s, base, c, actual)
+local function raise(p, s, base, c, actual)
   local periods = floor(MAX_DEBT / p.period)
   local most = min(periods * p.refill, 1125899906842624)
   local raised = max(min(s[1] + max(0, actual - c[2]), most), s[1])
@@ -85,9 +94,15 @@ function interval_bucket.raise(p, s, base, c, actual)
   s[1] = raised
 end
 
-function interval_bucket.reconfigure(p, from, s, now, base)
+local function reconfigure(p, from, s, now, base)
   if s[5] > 0 then s[3], s[4] = s[3] + 1, 0 end
   local owed, anchor = interval_advance(from, s, base)
   local most = max(floor(MAX_DEBT / p.period) * p.refill, p.capacity)
   s[1], s[2] = min(max(0, owed - max(0, from.capacity - p.capacity)), most), anchor
 end
+
+kinds.I = {
+  takes = 4, size = 5, charge_size = 8, text = text, parse = parse, limit = limit, fresh = fresh,
+  fresh_at = fresh_at, wait = wait, charge = charge, undo = undo, figures = figures, lower = lower,
+  raise = raise, reconfigure = reconfigure,
+}

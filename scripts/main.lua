@@ -2,9 +2,9 @@
 -- something changed.
 -- KEYS: 1 the key's text; with a semaphore three more, see holders.lua; then one for each sliding log, see
 -- sliding_log.lua.
--- ARGV: 1 not_after, 0 for none; below 0: what time it is, if not the server's; 2 "version;limits"; 3 when they
--- were opened, by the server's clock; 0 or less: so long ago; with a semaphore seven more, see holders.lua;
--- then the operations:
+-- ARGV: 1 not_after, 0 for none; below 0: what time it is, if not the server's; 2 "version;limits"; 3 when
+-- they were opened, by the server's clock; 0 or less: so long ago; with a semaphore seven more, see
+-- holders.lua; then the operations:
 --   T weights count        take, so often; B does the same, see fast.lua
 --   P wait weights         book a time at most so far ahead; wait < 0 is without limit
 --   U booking              give back a booking that is not due
@@ -17,29 +17,29 @@
 --   "letter index limit remaining retry_after reset_after fence position at|booking",
 -- or {server's time} if that is past not_after; or that of fast.lua.
 local version, params = match(ARGV[2], '^(%d+);(.*)$')
+version = version + 0
 local limits = parse_limits(params)
-version = tonumber(version)
-local opened = tonumber(ARGV[3])
+local opened = ARGV[3] + 0
 if opened <= 0 then opened = max(0, raw_now + opened) end
 local arg = holders_of and 11 or 4
-local key, now
 local dirty, used = false, false
 
+local known, key, now = stored and true, nil, nil
+if known then key = type(stored) == 'string' and parse_key(stored, limits, ARGV[2]) end
+local sound = key or not known
+
 local function fresh()
-  key = decide.fresh(limits, raw_now)
-  key.seen, key.skew, key.version, key.opened, key.params = raw_now, 0, version, opened, params
+  key = fresh_key(limits, raw_now)
+  key.version, key.opened, key.params = version, opened, params
 end
 
-local known = stored and true
-if known then key = type(stored) == 'string' and parse_key(stored, limits, params) end
-local sound = key or not known
 if not key then fresh() end
 
 -- What is stored beside the text. False if something of it is none of ours.
 local function load_more()
   for i, limit in ipairs(key.from or limits) do
     if limit.kind.load then
-      key.states[i] = limit.kind.load(limit, known and key.states[i], raw_now + key.skew)
+      key.states[i] = limit.kind.load(limit.rule, known and key.states[i], raw_now + key.skew)
       if not key.states[i] then return false end
     end
   end
@@ -65,18 +65,20 @@ key.seen = now
 -- Of limits with other numbers those decide that have the higher version, or were opened later: whoever
 -- lost once never wins again, so that nobody can mint anything by taking turns.
 if version > key.version or (key.from and version == key.version and opened > key.opened) then
-  if key.from then decide.reconfigure(limits, key.from, key, now) end
+  if key.from then reconfigure(limits, key.from, key, now) end
   key.params, key.version, key.opened, dirty = params, version, opened, true
 elseif key.from then
   limits = key.from
 end
 
+local shown_now = show(now)
+
 local function answer(letter, index, retry, at, fence, position, booking)
-  local limit, remaining, reset, which = decide.figures(limits, key, now, index)
+  local limit, remaining, reset_after, which = figures(limits, key, now, index)
   if limit == math.huge then limit = -1 end
   if remaining == math.huge then remaining = -1 end
-  return format('%s %d %d %d %d %d %d %d %d|%s', letter, which, limit, remaining, retry, reset, fence or 0,
-    position or 0, at or now, booking or '')
+  return format('%s %d %d %d %d %d %d %d %s|%s', letter, which, limit, remaining, retry, reset_after,
+    fence or 0, position or 0, at and at ~= now and show(at) or shown_now, booking or '')
 end
 
 local function next_arg()
@@ -92,7 +94,7 @@ local function next_weights()
   local seen = seen_weights[text]
   if not seen then
     local asked = numbers(text)
-    local weights, nothing = decide.weights(limits, asked)
+    local weights, nothing = weights_of(limits, asked)
     seen = {weights, nothing, asked}
     seen_weights[text] = seen
   end
@@ -104,24 +106,26 @@ local function refuse(outcome, index, at)
   return answer('D', index, max(1, at - now))
 end
 
-local ops, reply = {}, {'', '', ''}
-local holders = holders_of and holders_of.begin(limits, key, known, now, answer, next_arg, next_weights, ops)
-
-if not holders then
-  -- Whether something was taken, and the answer.
-  local function book(wait, weights, nothing)
-    if nothing then return false, answer('O', nil, 0) end
-    local outcome, index, at = decide.decide(limits, key, now, weights, nothing)
-    if outcome == 'admit' or (outcome == 'later' and (wait < 0 or at <= now + wait)) then
-      local booking = decide.commit(limits, key, now, at, weights)
-      return true, answer('O', nil, at - now, at, 0, 0, booking_text(booking))
-    end
-    return false, refuse(outcome, index, at)
+-- Whether something was taken, and the answer.
+local function book(wait, weights, nothing)
+  if nothing then return false, answer('O', nil, 0) end
+  local outcome, index, at = decide(limits, key, now, weights, nothing)
+  if outcome == 'admit' or (outcome == 'later' and (wait < 0 or at <= now + wait)) then
+    local booking = commit(limits, key, now, at, weights)
+    return true, answer('O', nil, at - now, at, 0, 0, booking_text(booking))
   end
+  return false, refuse(outcome, index, at)
+end
 
+local ops, reply = {}, {'', '', ''}
+local holders = nil
+
+if holders_of then
+  holders = holders_of.begin(limits, key, known, now, answer, next_arg, next_weights, ops)
+else
   function ops.T()
     local weights, nothing = next_weights()
-    local count, taken, text = tonumber(next_arg()), true, nil
+    local count, taken, text = next_arg() + 0, true, nil
     for n = 1, count do
       -- Whoever comes after one that took nothing finds everything as that did.
       if taken then taken, text = book(0, weights, nothing) end
@@ -138,7 +142,7 @@ if not holders then
   end
 
   function ops.P()
-    local wait = tonumber(next_arg())
+    local wait = next_arg() + 0
     local taken, text = book(wait, next_weights())
     dirty = dirty or taken
     return text
@@ -147,36 +151,36 @@ if not holders then
   function ops.U()
     local booking = parse_booking(next_arg(), limits)
     if not booking or booking.seq == 0 or booking.at <= now then return answer('S', nil, 0) end
-    decide.cancel_rates(limits, key, now, booking)
+    cancel_rates(limits, key, now, booking)
     dirty = true
     return answer('O', nil, 0)
   end
 
   function ops.K()
     local weights, nothing = next_weights()
-    local outcome, index, at = decide.decide(limits, key, now, weights, nothing)
+    local outcome, index, at = decide(limits, key, now, weights, nothing)
     if outcome == 'admit' then return answer('O', nil, 0) end
     return refuse(outcome, index, at)
   end
 end
 
 function ops.S()
-  local booking, actual = parse_booking(next_arg(), limits), tonumber(next_arg())
-  if not booking or decide.is_reset(key, booking) then return answer('S', nil, 0) end
-  decide.settle(limits, key, now, booking, actual)
+  local booking, actual = parse_booking(next_arg(), limits), next_arg() + 0
+  if not booking or is_reset(key, booking) then return answer('S', nil, 0) end
+  settle(limits, key, now, booking, actual)
   dirty = true
   return answer('O', nil, 0, now, 0, 0, booking_text(booking))
 end
 
 function ops.X()
-  decide.reset(limits, key, now)
+  reset(limits, key, now)
   if holders then holders.reset() end
   dirty = true
   return answer('O', nil, 0)
 end
 
 function ops.Z()
-  decide.penalize(key, now, now + tonumber(next_arg()))
+  penalize(key, now, now + next_arg())
   dirty = true
   return answer('O', nil, 0)
 end
@@ -190,8 +194,8 @@ end
 
 -- A bucket that starts empty fills from its first use, so it is kept even if that was denied.
 local starts_empty = false
-for _, limit in ipairs(limits) do starts_empty = starts_empty or limit.empty end
-local till = decide.fresh_at(limits, key)
+for _, limit in ipairs(limits) do starts_empty = starts_empty or limit.rule.empty end
+local till = fresh_at(limits, key)
 if holders then
   local needed, changed = holders.finish(dirty)
   till, dirty = max(till, needed), dirty or changed
@@ -208,9 +212,9 @@ if dirty or (starts_empty and used and not known) then
   for i, limit in ipairs(limits) do
     if limit.kind.save then
       -- What is there without the text looks like a loss: it ends before.
-      limit.kind.save(limit, forget and limit.kind.fresh() or key.states[i], px - 1500)
+      limit.kind.save(limit.rule, forget and limit.kind.fresh() or key.states[i], px - 1500)
     end
   end
 end
-reply[1], reply[2], reply[3] = show(raw_now), show(now), key.era or ''
+reply[1], reply[2], reply[3] = show(raw_now), shown_now, key.era or ''
 return reply

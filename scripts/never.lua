@@ -1,20 +1,21 @@
 -- The limit that never admits.
-local never = {takes = 0, size = 0, charge_size = 0}
-
-function never.limit() end
-
-function never.fresh()
+local function empty()
   return {}
 end
 
-function never.fresh_at()
+local function fresh_at()
   return 0
 end
 
-function never.wait()
+local function wait()
   return -1
 end
 
-function never.figures()
+local function figures()
   return 0, 0, 0
 end
+
+kinds.N = {
+  takes = 0, size = 0, charge_size = 0, limit = empty, fresh = empty, fresh_at = fresh_at, wait = wait,
+  figures = figures,
+}

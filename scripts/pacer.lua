@@ -2,14 +2,13 @@
 -- Limit: {burst, n, p, earn_permille}; full is the cost of the burst.
 -- State: {next_us, next_rem, level_us, level_rem, carry, drip, envelope_us, envelope_rem, turn}.
 -- Charge: {weight, now, at, then the state before (9 numbers) and after (9 numbers)}.
-local pacer = {takes = 4, size = 9, charge_size = 21}
-
-function pacer.limit(p)
-  p.burst, p.n, p.p, p.earn = p[1], p[2], p[3], p[4]
-  p.full_us, p.full_rem = cost(p.burst, p.n, p.p)
+local function limit(n)
+  local rule = {burst = n[1], n = n[2], p = n[3], earn = n[4], full_us = 0, full_rem = 0}
+  rule.full_us, rule.full_rem = cost(rule.burst, rule.n, rule.p)
+  return rule
 end
 
-function pacer.fresh(p, now)
+local function fresh(p, now)
   return {now, 0, 0, 0, 0, now, now, 0, 0}
 end
 
@@ -21,7 +20,7 @@ local function pacer_earned(p, level)
   return (level - rest) / p.earn * 1000 + div_ceil(rest * 1000, p.earn)
 end
 
-function pacer.fresh_at(p, s)
+local function fresh_at(p, s)
   local quiet = max(tick_ceil(s[1], s[2]), tick_ceil(s[7], s[8]))
   return max(quiet, s[6] + pacer_earned(p, tick_ceil(s[3], s[4])))
 end
@@ -49,7 +48,7 @@ local function pacer_free(p, s, now, at, cus, crem)
   return not tick_less(mus, mrem, us, rem)
 end
 
-function pacer.wait(p, s, now, at, weight)
+local function wait(p, s, now, at, weight)
   if tick_ceil(cost(weight, p.n, p.p)) > MAX_AHEAD then return -1 end
   return max(0, tick_ceil(s[1], s[2]) - at)
 end
@@ -58,7 +57,7 @@ local function pacer_copy(c, s)
   for i = 1, 9 do c[#c + 1] = s[i] end
 end
 
-function pacer.charge(p, s, now, at, weight)
+local function charge(p, s, now, at, weight)
   local c = {weight, now, at}
   pacer_copy(c, s)
   local cus, crem = cost(weight, p.n, p.p)
@@ -86,7 +85,7 @@ local function pacer_newest(s, c)
   return s[9] == c[21] and s[6] == c[18]
 end
 
-function pacer.undo(p, s, c)
+local function undo(p, s, c)
   if not pacer_newest(s, c) then return end
   local nus, nrem = tick_sub(s[1], s[2], c[13], c[14], p.n)
   local eus, erem = tick_sub(s[7], s[8], c[19], c[20], p.n)
@@ -95,16 +94,16 @@ function pacer.undo(p, s, c)
   s[7], s[8] = tick_add(c[10], c[11], eus, erem, p.n)
 end
 
-function pacer.lower(p, s, base, c, actual)
+local function lower(p, s, base, c, actual)
   if not pacer_newest(s, c) then return end
-  pacer.undo(p, s, c)
+  undo(p, s, c)
   local turn = s[9]
   if actual == 0 then
     c[1] = 0
     for i = 1, 9 do c[12 + i] = s[i] end
     c[21] = turn + 1
   else
-    local again = pacer.charge(p, s, c[2], c[3], actual)
+    local again = charge(p, s, c[2], c[3], actual)
     for i = 1, 21 do c[i] = again[i] end
   end
   s[9] = turn + 1
@@ -116,7 +115,7 @@ local function pacer_raised(us, rem, xus, xrem, most, n)
   return tick_max(rus, rrem, us, rem)
 end
 
-function pacer.raise(p, s, base, c, actual)
+local function raise(p, s, base, c, actual)
   local aus, arem = cost(actual, p.n, p.p)
   local wus, wrem = cost(c[1], p.n, p.p)
   local xus, xrem = tick_sub(aus, arem, wus, wrem, p.n)
@@ -134,7 +133,7 @@ function pacer.raise(p, s, base, c, actual)
 end
 
 -- Single units that would pass at `at`: what is left of the burst, and the slots of this microsecond.
-function pacer.figures(p, s, now, at)
+local function figures(p, s, now, at)
   local next, slots = tick_ceil(s[1], s[2]), 0
   if next < at then
     slots = 1
@@ -150,10 +149,10 @@ function pacer.figures(p, s, now, at)
     lus, lrem = tick_sub(p.full_us, p.full_rem, lus, lrem, p.n)
     free = brings(lus, lrem, p.n, p.p)
   end
-  return p.burst + div_ceil(p.n, p.p), free + slots, max(0, pacer.fresh_at(p, s) - at)
+  return p.burst + div_ceil(p.n, p.p), free + slots, max(0, fresh_at(p, s) - at)
 end
 
-function pacer.reconfigure(p, from, s, now, base)
+local function reconfigure(p, from, s, now, base)
   local lus, lrem = pacer_leak(from, s, now)
   local used = brings_up(lus, lrem, from.n, from.p)
   local aus, arem = tick_sub(s[7], s[8], base, 0, from.n)
@@ -165,3 +164,8 @@ function pacer.reconfigure(p, from, s, now, base)
   s[5], s[6] = 0, max(s[6], now)
   s[7], s[8] = tick_add(base, 0, ous, orem, p.n)
 end
+
+kinds.P = {
+  takes = 4, size = 9, charge_size = 21, limit = limit, fresh = fresh, fresh_at = fresh_at, wait = wait,
+  charge = charge, undo = undo, lower = lower, raise = raise, figures = figures, reconfigure = reconfigure,
+}

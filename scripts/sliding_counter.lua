@@ -3,17 +3,15 @@
 -- Charge: {weight, start, before_start, before_current, before_previous}.
 local COUNTER_MAX = 1125899906842624
 
-local sliding_counter = {takes = 2, size = 3, charge_size = 5}
-
-function sliding_counter.limit(p)
-  p.capacity, p.window = p[1], p[2]
+local function limit(n)
+  return {capacity = n[1], window = n[2]}
 end
 
 local function aligned(at, window)
   return at - fmod(at, window)
 end
 
-function sliding_counter.fresh(p, now)
+local function fresh(p, now)
   return {aligned(now, p.window), 0, 0}
 end
 
@@ -23,7 +21,7 @@ local function counter_fresh_at(p, start, current, previous)
   return 0
 end
 
-function sliding_counter.fresh_at(p, s)
+local function fresh_at(p, s)
   return counter_fresh_at(p, s[1], s[2], s[3])
 end
 
@@ -48,7 +46,7 @@ local function counter_faded(p, previous, room)
   return p.window - muldiv(room, p.window, previous)
 end
 
-function sliding_counter.wait(p, s, now, at, weight)
+local function wait(p, s, now, at, weight)
   if weight > p.capacity then return -1 end
   local start, current, previous = counter_advance(p, s, at)
   local room = p.capacity - weight
@@ -59,14 +57,14 @@ function sliding_counter.wait(p, s, now, at, weight)
   return max(0, fits - at)
 end
 
-function sliding_counter.charge(p, s, now, at, weight)
+local function charge(p, s, now, at, weight)
   local before_start, before_current, before_previous = s[1], s[2], s[3]
   s[1], s[2], s[3] = counter_advance(p, s, at)
   s[2] = s[2] + weight
   return {weight, s[1], before_start, before_current, before_previous}
 end
 
-function sliding_counter.undo(p, s, c)
+local function undo(p, s, c)
   if c[2] == c[3] then
     s[2] = max(0, s[2] - c[1])
     return
@@ -84,19 +82,23 @@ local function counter_adjust(p, s, base, c, actual)
   c[1] = actual
 end
 
-sliding_counter.lower, sliding_counter.raise = counter_adjust, counter_adjust
-
-function sliding_counter.figures(p, s, now, at)
+local function figures(p, s, now, at)
   local start, current, previous = counter_advance(p, s, at)
   local used = current + counter_share(p, start, previous, at)
   return p.capacity, max(0, p.capacity - used),
     max(0, counter_fresh_at(p, start, current, previous) - at)
 end
 
-function sliding_counter.reconfigure(p, from, s, now, base)
+local function reconfigure(p, from, s, now, base)
   if p.window == from.window then return end
   local start, current, previous = counter_advance(from, s, base)
   s[1] = aligned(base, p.window)
   s[2] = min(current + counter_share(from, start, previous, base), COUNTER_MAX)
   s[3] = 0
 end
+
+kinds.C = {
+  takes = 2, size = 3, charge_size = 5, limit = limit, fresh = fresh, fresh_at = fresh_at, wait = wait,
+  charge = charge, undo = undo, figures = figures, reconfigure = reconfigure, lower = counter_adjust,
+  raise = counter_adjust,
+}

@@ -15,13 +15,11 @@ local LOG_MAX = 1125899906842624
 local LOG_PAGE = 64
 local ENTRY = '(%d+) (%d+) ()'
 
-local sliding_log = {takes = 2, charge_size = 2}
-
 -- How long the lists are that were asked for.
 local log_lengths = {}
 
-function sliding_log.limit(p)
-  p.capacity, p.window = p[1], p[2]
+local function limit(n, list)
+  return {capacity = n[1], window = n[2], list = list}
 end
 
 -- read: pages by where they stand in the list, or will stand; from `gone` on they are the log's, and up to
@@ -31,12 +29,12 @@ local function log_of(time, weight)
     pages = 0, skip = 1, front = 0, sums = '', tail = '', gone = 0, stored = 0, read = {}, changed = {}}
 end
 
-function sliding_log.fresh()
+local function fresh()
   return log_of(0, 0)
 end
 
 -- The sums and the tail are looked at only when they are needed: they may be long.
-function sliding_log.parse(text)
+local function parse(text)
   local head = find(text, ',', 1, true)
   local sums = head and find(text, ',', head + 1, true)
   local h = sums and checked(sub(text, 1, head - 1), 9)
@@ -46,27 +44,27 @@ function sliding_log.parse(text)
     tail = sub(text, sums + 1), gone = 0, stored = h[7], read = {}, changed = {}}
 end
 
-function sliding_log.text(s)
+local function text(s)
   return spaced({s.total, s.first, s.last, s.last_weight, s.count, s.tail_weight, s.pages, s.skip, s.front})
     .. ',' .. s.sums .. ',' .. s.tail
 end
 
 -- Looks at the pages: `s` if they are all there; nil if it is none of ours.
-function sliding_log.load(p, s, now)
+local function load(p, s, now)
   if s and s.pages == 0 then return s end
   local length = redis.pcall('LLEN', p.list)
   if type(length) == 'table' then return nil end
   log_lengths[p.list] = length
   if s and s.pages == length then return s end
   if s then return log_of(s.last, s.total) end
-  if length == 0 then return sliding_log.fresh() end
+  if length == 0 then return fresh() end
   local left = redis.call('PTTL', p.list)
   if left < 0 then return nil end
   return log_of(max(0, now + left * 1000 - p.window), p.capacity)
 end
 
 -- The list as it is now. `px` is how long it is needed.
-function sliding_log.save(p, s, px)
+local function save(p, s, px)
   local from, to, length = s.gone, s.gone + s.pages, log_lengths[p.list]
   local kept = min(to, s.stored)
   if kept <= from then
@@ -81,7 +79,7 @@ function sliding_log.save(p, s, px)
   if s.pages > 0 then redis.call('PEXPIRE', p.list, px) end
 end
 
-function sliding_log.fresh_at(p, s)
+local function fresh_at(p, s)
   if s.total == 0 then return 0 end
   return s.last + p.window
 end
@@ -152,7 +150,7 @@ local function log_reaching(p, s, weight)
   return s.last
 end
 
-function sliding_log.wait(p, s, now, at, weight)
+local function wait(p, s, now, at, weight)
   if weight > p.capacity then return -1 end
   local must_leave = s.total - (p.capacity - weight)
   if must_leave <= 0 or s.last + p.window <= at then return 0 end
@@ -209,7 +207,7 @@ local function log_turn(s)
 end
 
 -- Forgets what is a window old now (not at `at`: until then the charge may be undone).
-function sliding_log.charge(p, s, now, at, weight)
+local function charge(p, s, now, at, weight)
   if s.total > 0 and s.first + p.window <= now then log_forget(p, s, now - p.window) end
   if s.total > 0 and s.last == at then
     s.last_weight = s.last_weight + weight
@@ -308,14 +306,12 @@ local function log_adjust(p, s, base, c, actual)
   if held == 0 and at == s.first then log_forget(p, s, at) end
 end
 
-sliding_log.lower, sliding_log.raise = log_adjust, log_adjust
-
-function sliding_log.undo(p, s, c)
+local function undo(p, s, c)
   log_adjust(p, s, 0, {c[1], c[2]}, 0)
 end
 
 -- Reset is when the oldest entry leaves.
-function sliding_log.figures(p, s, now, at)
+local function figures(p, s, now, at)
   if s.total == 0 or s.last + p.window <= at then return p.capacity, p.capacity, 0 end
   local used, oldest = s.total, s.first
   if oldest + p.window <= at then
@@ -324,3 +320,9 @@ function sliding_log.figures(p, s, now, at)
   end
   return p.capacity, max(0, p.capacity - used), oldest + p.window - at
 end
+
+kinds.L = {
+  takes = 2, charge_size = 2, limit = limit, fresh = fresh, parse = parse, text = text, load = load,
+  save = save, fresh_at = fresh_at, wait = wait, charge = charge, undo = undo, figures = figures,
+  lower = log_adjust, raise = log_adjust,
+}

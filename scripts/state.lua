@@ -1,32 +1,42 @@
 -- A key as text: one Redis string with everything that is decided by arithmetic.
---   1;kept seen;state;...;opened epoch skew booked blocked seq epoch_until;parked;version;limits
--- and with a semaphore after parked
---   held queued dead fence ticket grace longest ends kept;era;
+--   1;kept opened epoch;version;limits;seen;state;...
+-- and if any of it is not 0, or there is a semaphore
+--   ;skew booked blocked seq epoch_until;parked
+-- and with a semaphore
+--   ;held queued dead fence ticket grace longest ends kept;era
 -- (see holders.lua). The key is there until after kept, unless it gets lost. limits is the parameters' text
 -- the state was last decided under, version and opened are those of whoever brought it; a state is its
 -- numbers, unless its kind has a text of its own; parked are bookings with ',' between them, and a booking
--- is "at seq epoch previous|charge|...". Zeros at the end of a list are left out. What every key has, and
--- what a token bucket needs at least, is as wide as 2^53 is, so that fast.lua finds it.
+-- is "at seq epoch previous|charge|...". What every key has, and what a token bucket has at least, is as
+-- wide as 2^53 is, so that fast.lua finds it.
 -- What was stored may be anybody's: it is checked before it is used. What comes with a call is ours.
 
 -- Made by holders.lua where there is a semaphore.
 local holders_of
 
+local function split(text, mark)
+  local parts, count, from = {}, 1, 1
+  local at = find(text, mark, 1, true)
+  while at do
+    parts[count], count, from = sub(text, from, at - 1), count + 1, at + 1
+    at = find(text, mark, from, true)
+  end
+  parts[count] = sub(text, from)
+  return parts
+end
+
 -- "T0 100 1 5000 0/S1 4": for each limit its kind, whether it counts calls, and its parameters.
 local function parse_limits(text)
   local limits, list = {}, holders_of and 5 or 2
-  for letter, per_call, rest in gmatch(text, '(%u)(%d)([^/]*)') do
-    local kind, limit = kinds[letter], checked(rest)
-    if not kind or not limit or #limit ~= kind.takes then return nil end
-    limit.text = letter .. rest
-    limit.kind = kind
-    limit.per_call = per_call == '1'
-    if kind.load then
-      limit.list = KEYS[list]
-      list = list + 1
-    end
-    kind.limit(limit)
-    limits[#limits + 1] = limit
+  for letter, per_call, rest in gmatch(text, '(%u)(%d) ?([^/]*)') do
+    local kind = kinds[letter]
+    local n = kind and checked(rest, kind.takes)
+    if not n then return nil end
+    limits[#limits + 1] = {
+      kind = kind, rule = kind.limit(n, KEYS[list]), text = rest, per_call = per_call == '1',
+      holds = kind.holds,
+    }
+    if kind.load then list = list + 1 end
   end
   return limits
 end
@@ -43,16 +53,16 @@ local function parse_booking(text, limits)
   if not head or #parts ~= #limits + 1 then return nil end
   local booking = {at = head[1], seq = head[2], epoch = head[3], previous = head[4], charges = {}}
   for i, limit in ipairs(limits) do
-    local charge = checked(parts[i + 1])
-    if not charge or (#charge > 0 and #charge ~= limit.kind.charge_size) then return nil end
-    booking.charges[i] = #charge > 0 and charge
+    local charge = parts[i + 1] ~= '' and checked(parts[i + 1], limit.kind.charge_size)
+    if charge == nil then return nil end
+    booking.charges[i] = charge
   end
   return booking
 end
 
 local function parse_parked(text, limits)
   local parked = {}
-  for one in string.gmatch(text, '[^,]+') do
+  for one in gmatch(text, '[^,]+') do
     local booking = parse_booking(one, limits)
     if not booking then return nil end
     parked[#parked + 1] = booking
@@ -61,46 +71,58 @@ local function parse_parked(text, limits)
 end
 
 -- nil when the text is none of ours. Its own limits are under `from` if they are others than these, whose
--- text is `mine`.
+-- text and version are `mine`.
 local function parse_key(text, limits, mine)
-  local parts, count = split(text, ';'), #limits
-  local last = count + (holders_of and 8 or 6)
-  if #parts ~= last or parts[1] ~= '1' then return nil end
-  local seen, head = checked(parts[2], 2), checked(parts[count + 3], 7, true)
-  local version, parked = checked(parts[last - 1], 1), parse_parked(parts[count + 4], limits)
-  if not seen or not head or not version or not parked then return nil end
+  local opened, epoch, from = match(text, '^1;%d+ (%d+) (%d+);()')
+  if not from then return nil end
+  local version, params = match(mine, '^(%d+);(.*)$')
   local key = {
-    seen = seen[2], opened = head[1], epoch = head[2], skew = head[3], booked = head[4], blocked = head[5],
-    seq = head[6], epoch_until = head[7], parked = parked, version = version[1], params = parts[last],
-    states = {},
+    states = {}, booked = 0, blocked = 0, seq = 0, epoch = epoch + 0, epoch_until = 0, parked = {}, seen = 0,
+    skew = 0, version = 0, opened = opened + 0, params = params, from = false, stepped = false, people = nil,
+    era = nil,
   }
-  for i, limit in ipairs(limits) do
-    local state = (limit.kind.parse or checked)(parts[2 + i], limit.kind.size, true)
-    if not state then return nil end
-    key.states[i] = state
-  end
-  if holders_of then
-    key.people, key.era = checked(parts[count + 5], 9, true), parts[count + 6]
-    if not key.people then return nil end
-  end
-  if key.params ~= mine then
-    key.from = parse_limits(key.params)
-    if not key.from or #key.from ~= count then return nil end
+  if sub(text, from, from + #mine) == mine .. ';' then
+    from = from + #mine + 1
+  else
+    version, key.params, from = match(text, '^(%d+);([^;]*);()', from)
+    key.from = from and parse_limits(key.params)
+    if not key.from or #key.from ~= #limits then return nil end
     for i, limit in ipairs(limits) do
       if key.from[i].kind ~= limit.kind then return nil end
     end
+  end
+  key.version = version + 0
+  local parts, count = split(sub(text, from), ';'), #limits
+  local seen = checked(parts[1], 1)
+  if not seen or max(key.version, key.opened, key.epoch) >= TOO_LARGE then return nil end
+  key.seen = seen[1]
+  for i, limit in ipairs(limits) do
+    local state = parts[1 + i] and (limit.kind.parse or checked)(parts[1 + i], limit.kind.size)
+    if not state then return nil end
+    key.states[i] = state
+  end
+  if #parts == count + 1 and not holders_of then return key end
+  if #parts ~= count + (holders_of and 5 or 3) then return nil end
+  local more = checked(parts[count + 2], 5)
+  key.parked = parse_parked(parts[count + 3], limits)
+  if not more or not key.parked then return nil end
+  key.skew, key.booked, key.blocked, key.seq, key.epoch_until = unpack(more)
+  if holders_of then
+    key.people, key.era = checked(parts[count + 4], 9), parts[count + 5]
+    if not key.people then return nil end
   end
   return key
 end
 
 local function key_text(key, limits, kept)
-  local text = format('1;%016d %016d;', kept, key.seen)
-  for i, state in ipairs(key.states) do text = text .. (limits[i].kind.text or trimmed)(state) .. ';' end
-  text = text .. format('%016d %016d', key.opened, key.epoch)
-  local more = trimmed({key.skew, key.booked, key.blocked, key.seq, key.epoch_until})
-  if more ~= '' then text = text .. ' ' .. more end
-  text = text .. ';'
-  for i, booking in ipairs(key.parked) do text = text .. (i > 1 and ',' or '') .. booking_text(booking) end
-  if key.people then text = text .. ';' .. trimmed(key.people) .. ';' .. key.era end
-  return text .. ';' .. show(key.version) .. ';' .. key.params
+  local text, parked = '', ''
+  for i, state in ipairs(key.states) do text = text .. ';' .. (limits[i].kind.text or spaced)(state) end
+  for i, booking in ipairs(key.parked) do parked = parked .. (i > 1 and ',' or '') .. booking_text(booking) end
+  if key.people or key.skew + key.booked + key.blocked + key.seq + key.epoch_until > 0 or parked ~= '' then
+    text = text .. format(';%d %d %d %d %d;%s', key.skew, key.booked, key.blocked, key.seq, key.epoch_until,
+      parked)
+  end
+  if key.people then text = text .. ';' .. spaced(key.people) .. ';' .. key.era end
+  return format('1;%016d %016d %016d;%d;%s;%016d%s', kept, key.opened, key.epoch, key.version, key.params,
+    key.seen, text)
 end

@@ -2,7 +2,8 @@
 -- Everything is an integer below 2^53: microseconds, units, remainders. Lua's own % and tostring() are not
 -- exact up there; fmod() and %d are, and %d takes half the time of %.0f.
 local floor, fmod, max, min = math.floor, math.fmod, math.max, math.min
-local sub, find, match, gmatch, format = string.sub, string.find, string.match, string.gmatch, string.format
+local sub, find, match, gmatch = string.sub, string.find, string.match, string.gmatch
+local format, rep = string.format, string.rep
 
 -- Ten years; a hundred and ten; the largest sum of refunds: src/limit/bounds.rs, ledger.rs.
 local MAX_AHEAD = 315576000000000
@@ -18,48 +19,27 @@ local function numbers(text)
   local list, count = {}, 0
   for n in gmatch(text, '%d+') do
     count = count + 1
-    list[count] = tonumber(n)
+    list[count] = n + 0
   end
   return list
 end
 
--- nil unless they are numbers of ours, and `count` of them if that is given. If `short`, zeros at the end
--- may have been left out.
-local function checked(text, count, short)
-  if find(text, '[^%d ]') then return nil end
-  local list = numbers(text)
-  local found = #list
-  if count and found ~= count and not (short and found < count) then return nil end
-  for i = 1, found do
-    if list[i] >= TOO_LARGE then return nil end
+-- So many numbers of ours, or nil.
+local function checked(text, count)
+  if count == 0 then return text == '' and {} or nil end
+  local list = {match(text, '^' .. rep('(%d+) ', count - 1) .. '(%d+)$')}
+  for i = 1, count do
+    local n = (list[i] or TOO_LARGE) + 0
+    if n >= TOO_LARGE then return nil end
+    list[i] = n
   end
-  for i = found + 1, count or 0 do list[i] = 0 end
   return list
 end
 
--- The first `count` of a list.
-local function spaced(list, count)
-  count = count or #list
-  if count == 0 then return '' end
-  return format(string.rep('%d ', count - 1) .. '%d', unpack(list, 1, count))
-end
-
--- Without zeros at the end.
-local function trimmed(list)
+local function spaced(list)
   local count = #list
-  while list[count] == 0 do count = count - 1 end
-  return spaced(list, count)
-end
-
-local function split(text, mark)
-  local parts, count, from = {}, 1, 1
-  local at = find(text, mark, 1, true)
-  while at do
-    parts[count], count, from = sub(text, from, at - 1), count + 1, at + 1
-    at = find(text, mark, from, true)
-  end
-  parts[count] = sub(text, from)
-  return parts
+  if count == 0 then return '' end
+  return format(rep('%d ', count - 1) .. '%d', unpack(list))
 end
 
 -- a * b = q * n + r with 0 <= r < n, however large the product; a, b, q < 2^53 and n < 2^52.

@@ -3,35 +3,38 @@
 -- capacity. State: {tat_us, tat_rem, era, refunded_us, refunded_rem, until}; the last four are the ledger,
 -- and there is none while until is 0.
 -- Charge: {weight, cost_us, cost_rem, idle_us, idle_rem, end_us, end_rem, era, refunded_us, refunded_rem}.
-local token_bucket = {takes = 4, size = 6, charge_size = 10}
-
-function token_bucket.text(s)
-  local text = format('%016d %016d', s[1], s[2])
-  local ledger = trimmed({s[3], s[4], s[5], s[6]})
-  if ledger == '' then return text end
-  return text .. ' ' .. ledger
+local function text(s)
+  if s[6] == 0 then return format('%016d %016d', s[1], s[2]) end
+  return spaced(s)
 end
 
-function token_bucket.limit(p)
-  p.capacity, p.n, p.p, p.empty = p[1], p[2], p[3], p[4] == 1
-  p.full_us, p.full_rem = cost(p.capacity, p.n, p.p)
+local function parse(text)
+  local plain = checked(text, 2)
+  if plain then return {plain[1], plain[2], 0, 0, 0, 0} end
+  return checked(text, 6)
 end
 
-function token_bucket.fresh(p, now)
+local function limit(n)
+  local rule = {capacity = n[1], n = n[2], p = n[3], empty = n[4] == 1, full_us = 0, full_rem = 0}
+  rule.full_us, rule.full_rem = cost(rule.capacity, rule.n, rule.p)
+  return rule
+end
+
+local function fresh(p, now)
   if p.empty then
     return {now + p.full_us, p.full_rem, 0, 0, 0, 0}
   end
   return {now, 0, 0, 0, 0, 0}
 end
 
-function token_bucket.fresh_at(p, s)
+local function fresh_at(p, s)
   local full = tick_ceil(s[1], s[2])
   if p.empty then full = full + min(2 * tick_ceil(p.full_us, p.full_rem), MAX_AHEAD) end
   return max(full, s[6])
 end
 
 -- 0: now; more: so many microseconds from at; -1: never.
-function token_bucket.wait(p, s, now, at, weight)
+local function wait(p, s, now, at, weight)
   if weight > p.capacity then return -1 end
   local us, rem = tick_sub(s[1], s[2], at, 0, p.n)
   local cus, crem = cost(weight, p.n, p.p)
@@ -40,7 +43,7 @@ function token_bucket.wait(p, s, now, at, weight)
   return tick_ceil(tick_sub(us, rem, p.full_us, p.full_rem, p.n))
 end
 
-function token_bucket.charge(p, s, now, at, weight)
+local function charge(p, s, now, at, weight)
   if s[6] <= now then s[3], s[4], s[5], s[6] = 0, 0, 0, 0 end
   local us, rem = tick_max(at, 0, s[1], s[2])
   local ius, irem = tick_sub(us, rem, s[1], s[2], p.n)
@@ -50,19 +53,19 @@ function token_bucket.charge(p, s, now, at, weight)
   return {weight, cus, crem, ius, irem, s[1], s[2], s[3], s[4], s[5]}
 end
 
-function token_bucket.undo(p, s, c)
+local function undo(p, s, c)
   local us, rem = tick_add(c[2], c[3], c[4], c[5], p.n)
   s[1], s[2] = tick_sub(s[1], s[2], us, rem, p.n)
 end
 
-function token_bucket.figures(p, s, now, at)
+local function figures(p, s, now, at)
   local us, rem = tick_sub(s[1], s[2], at, 0, p.n)
   local fus, frem = tick_sub(p.full_us, p.full_rem, us, rem, p.n)
   return p.capacity, brings(fus, frem, p.n, p.p), tick_ceil(us, rem)
 end
 
 -- Settles a charge at less: gives back what time has not given back already.
-function token_bucket.lower(p, s, base, c, actual)
+local function lower(p, s, base, c, actual)
   local n = p.n
   s[6] = max(s[6], tick_ceil(s[1], s[2]))
   local ous, orem = 0, 0
@@ -84,7 +87,7 @@ function token_bucket.lower(p, s, base, c, actual)
 end
 
 -- Settles a charge at more, into debt if need be.
-function token_bucket.raise(p, s, base, c, actual)
+local function raise(p, s, base, c, actual)
   local n = p.n
   local aus, arem = cost(actual, n, p.p)
   local xus, xrem = tick_sub(aus, arem, c[2], c[3], n)
@@ -98,7 +101,7 @@ function token_bucket.raise(p, s, base, c, actual)
 end
 
 -- Carries what is owed over from other parameters.
-function token_bucket.reconfigure(p, from, s, now, base)
+local function reconfigure(p, from, s, now, base)
   if s[6] > 0 then s[3], s[4], s[5] = s[3] + 1, 0, 0 end
   local us, rem = tick_sub(s[1], s[2], base, 0, from.n)
   local lost = max(0, from.capacity - p.capacity)
@@ -111,3 +114,9 @@ function token_bucket.reconfigure(p, from, s, now, base)
   us, rem = tick_add(base, 0, us, rem, p.n)
   s[1], s[2] = tick_min(us, rem, base + MAX_DEBT, 0)
 end
+
+kinds.T = {
+  takes = 4, size = 6, charge_size = 10, text = text, parse = parse, limit = limit, fresh = fresh,
+  fresh_at = fresh_at, wait = wait, charge = charge, undo = undo, figures = figures, lower = lower,
+  raise = raise, reconfigure = reconfigure,
+}

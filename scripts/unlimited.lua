@@ -1,24 +1,21 @@
 -- The limit that always admits. Its numbers are without bound.
-local unlimited = {takes = 0, size = 0, charge_size = 0}
-
-function unlimited.limit() end
-
-function unlimited.fresh()
+local function empty()
   return {}
 end
 
-function unlimited.fresh_at()
+local function zero()
   return 0
 end
 
-function unlimited.wait()
-  return 0
-end
-
-function unlimited.charge()
+local function charge()
   return false
 end
 
-function unlimited.figures()
+local function figures()
   return math.huge, math.huge, 0
 end
+
+kinds.U = {
+  takes = 0, size = 0, charge_size = 0, limit = empty, fresh = empty, fresh_at = zero, wait = zero,
+  charge = charge, figures = figures,
+}

@@ -25,18 +25,18 @@ pub fn letter(kind: Kind) -> char {
     }
 }
 
-/// The Lua table that implements a kind, and the part it stands in.
-fn implementation(kind: Kind) -> (&'static str, &'static str) {
+/// The part that implements a kind.
+fn implementation(kind: Kind) -> &'static str {
     match kind {
-        Kind::Semaphore => ("semaphore", part!("semaphore")),
-        Kind::TokenBucket => ("token_bucket", part!("token_bucket")),
-        Kind::IntervalBucket => ("interval_bucket", part!("interval_bucket")),
-        Kind::Pacer => ("pacer", part!("pacer")),
-        Kind::SlidingLog => ("sliding_log", part!("sliding_log")),
-        Kind::SlidingCounter => ("sliding_counter", part!("sliding_counter")),
-        Kind::FixedWindow => ("fixed_window", part!("fixed_window")),
-        Kind::Unlimited => ("unlimited", part!("unlimited")),
-        Kind::Never => ("never", part!("never")),
+        Kind::Semaphore => part!("semaphore"),
+        Kind::TokenBucket => part!("token_bucket"),
+        Kind::IntervalBucket => part!("interval_bucket"),
+        Kind::Pacer => part!("pacer"),
+        Kind::SlidingLog => part!("sliding_log"),
+        Kind::SlidingCounter => part!("sliding_counter"),
+        Kind::FixedWindow => part!("fixed_window"),
+        Kind::Unlimited => part!("unlimited"),
+        Kind::Never => part!("never"),
     }
 }
 
@@ -52,9 +52,10 @@ pub fn source(limits: &Limits) -> String {
     source.push_str(part!("time"));
     source.push_str(part!("decide"));
     for &kind in &kinds {
-        let (table, part) = implementation(kind);
-        source.push_str(part);
-        source.push_str(&format!("kinds.{} = {table}\n", letter(kind)));
+        // What is local to a kind stays so.
+        source.push_str("do\n");
+        source.push_str(implementation(kind));
+        source.push_str("end\n");
     }
     source.push_str(part!("state"));
     if limits.holds() {

@@ -23,11 +23,11 @@ fn number(text: &str) -> Option<u64> {
 impl Stored<'_> {
     fn parse(text: &str) -> Option<Stored<'_>> {
         let parts: Vec<&str> = text.split(';').collect();
-        let ["1", _kept_seen, state, head, "", _version, limit] = parts[..] else {
+        let ["1", head, _version, limit, _seen, state] = parts[..] else {
             return None;
         };
         let (us, rem) = state.split_once(' ')?;
-        let (_opened, epoch) = head.split_once(' ')?;
+        let (_, epoch) = head.rsplit_once(' ')?;
         let mut words = limit.split(' ');
         let per_call = match words.next()? {
             "T0" => false,

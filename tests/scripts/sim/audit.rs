@@ -235,12 +235,11 @@ impl Audit {
             return;
         };
         let parts: Vec<&str> = text.split(';').collect();
-        // Zeros at the end of a part are left out.
-        let number = |text: Option<&str>| text.unwrap_or("0").parse::<u64>().unwrap();
-        let limits: Vec<&str> = parts.last().unwrap().split('/').collect();
-        let skew = number(parts[2 + limits.len()].split(' ').nth(2));
-        self.stored_capacity = number(limits[0].split(' ').nth(1));
-        let used = number(Some(parts[2]).filter(|used| !used.is_empty()));
+        let number = |text: &str| text.parse::<u64>().unwrap();
+        let limits: Vec<&str> = parts[3].split('/').collect();
+        let skew = number(parts[5 + limits.len()].split(' ').next().unwrap());
+        self.stored_capacity = number(limits[0].split(' ').nth(1).unwrap());
+        let used = number(parts[5]);
         let sum: u64 = self
             .seen
             .holders
