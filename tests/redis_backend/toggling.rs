@@ -26,7 +26,9 @@ fn hammer(limiter: &Limiter, admitted: &Admitted, over: &AtomicBool) {
         let decision = acquire(limiter, &Request::TRY);
         match (decision.status, decision.flags) {
             (Status::Ok, 0) => admitted.by_redis.fetch_add(1, Ordering::Relaxed),
-            (Status::Ok, DEGRADED) => admitted.by_policy.fetch_add(1, Ordering::Relaxed),
+            (Status::Ok, flags) if flags & DEGRADED != 0 => {
+                admitted.by_policy.fetch_add(1, Ordering::Relaxed)
+            }
             (Status::Denied, _) => 0,
             other => panic!("{other:?}"),
         };
