@@ -18,6 +18,7 @@
 #include <string.h>
 
 #define JOBS 400
+#define WAIT_MS 10000
 
 struct tally {
     unsigned admitted, cancelled, pending;
@@ -48,7 +49,7 @@ static int submit_jobs(limiter_client_t *client, limiter_t *limiter, limiter_que
     limiter_decision answer;
     unsigned job;
 
-    request.wait_ms = 10000;
+    request.wait_ms = WAIT_MS;
     for (job = 0; job < JOBS; job++) {
         limiter_status status;
         request.user_data = job; /* comes back in the answer: a number or a pointer of yours */
@@ -77,9 +78,14 @@ static int loop(limiter_t *limiter, limiter_queue_t *queue, struct tally *tally)
         limiter_decision answer[32];
         int32_t count, i;
 
-        /* A real loop watches its sockets in the same call. */
-        if (poll(&watched, 1, 10000) < 0 && errno != EINTR) {
+        /* A real loop watches its sockets in the same call. Every job here ends by its deadline. */
+        int ready = poll(&watched, 1, WAIT_MS + 5000);
+        if (ready < 0 && errno != EINTR) {
             fprintf(stderr, "event_loop: poll: %s\n", strerror(errno));
+            return -1;
+        }
+        if (ready == 0) {
+            fprintf(stderr, "event_loop: %u jobs were never answered\n", tally->pending);
             return -1;
         }
         count = limiter_queue_poll(queue, answer, 32, 0); /* takes what there is, never waits */
