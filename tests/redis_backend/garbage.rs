@@ -3,7 +3,7 @@ use std::time::Instant;
 
 use limiter::client::ClientQueue;
 use limiter::decision::Status;
-use limiter::limiter::{Limiter, spec};
+use limiter::limiter::Limiter;
 use limiter::op::{Request, Weights};
 
 use crate::kit::*;
@@ -61,32 +61,6 @@ fn whole(shape: &Shape) -> Request<'static> {
     }
 }
 
-/// The parts a limiter's empty key may have in Redis.
-fn parts(shape: &Shape) -> Vec<String> {
-    let letters: String = shape
-        .limits
-        .iter()
-        .map(|limit| match limit.kind {
-            spec::SEMAPHORE => 'S',
-            spec::TOKEN_BUCKET if limit.flags & spec::INTERVAL != 0 => 'I',
-            spec::TOKEN_BUCKET => 'T',
-            spec::PACER => 'P',
-            spec::SLIDING_LOG => 'L',
-            spec::SLIDING_COUNTER => 'C',
-            spec::FIXED_WINDOW => 'W',
-            _ => 'U',
-        })
-        .collect();
-    let mut parts = vec!["s".to_owned()];
-    if shape.holds() {
-        parts.extend(["e", "q", "i"].map(str::to_owned));
-    }
-    let logs = letters.char_indices().filter(|(_, letter)| *letter == 'L');
-    parts.extend(logs.map(|(n, _)| format!("l{n}")));
-    let name = |part| format!("{{limiter:{letters}:{}:}}:{part}", shape.name);
-    parts.into_iter().map(name).collect()
-}
-
 /// Puts something there while all is held; no caller may get more than there is, whatever it is told.
 /// Ends with a reset, after which all is there again.
 fn endures(
@@ -131,7 +105,7 @@ fn b_028_whatever_is_under_a_key_is_an_error_or_a_denial_and_a_reset_heals() {
     for shape in [rates(), semaphores(2)].concat() {
         let [here, there] =
             [&client, &other].map(|client| limiter(client, shape.name, &shape.limits));
-        for part in parts(&shape) {
+        for part in shape.parts() {
             for foreign in FOREIGN {
                 let answer = endures(&server, &here, &there, &shape, &part, foreign);
                 let safe = matches!(answer, Status::Backend | Status::Denied);
@@ -141,7 +115,7 @@ fn b_028_whatever_is_under_a_key_is_an_error_or_a_denial_and_a_reset_heals() {
         }
         // What looks like a state is one, and says what it says.
         assert_eq!(acquire(&here, &whole(&shape)).status, Status::Ok);
-        let text = &parts(&shape)[0];
+        let text = &shape.parts()[0];
         let stored: String = server.ask(&["GET", text]);
         assert_eq!(here.reset(b""), Ok(Status::Ok));
         for twisted in twisted(&stored) {

@@ -217,13 +217,13 @@ fn b_107_a_reply_that_is_lost_after_the_command_ran_never_charges_twice() {
 fn b_094_a_semaphore_whose_replies_are_lost_takes_exactly_once_for_each_grant() {
     let server = Server::start();
     let proxy = Proxy::before(server.port);
-    let (url, patient) = (proxy.url(), [("command_timeout_ms", "5000")]);
+    let url = proxy.url();
     let mut lost = 0;
-    let doors: [Door; 2] = [(&url, &patient), (&url, &patient)];
-    let outcomes = load(semaphores(2), &doors, || {
+    let doors: [Door; 2] = [(&url, &[PATIENT]), (&url, &[PATIENT])];
+    let loaded = load(semaphores(2), &doors, || {
         lost = lossy(&proxy, secs(4));
     });
-    let all = adds_up(&server.url(), &outcomes);
+    let all = adds_up(&server.url(), &loaded);
     report(&format!("{lost} lost replies"), &all);
     // Connecting may fail too, and then nothing was asked.
     assert_eq!((all.unknown, all.denied), (0, 0), "{all:?}");

@@ -12,9 +12,11 @@ use crate::support::secs;
 
 pub const HOUR: u64 = 3_600_000_000;
 
-/// A client for which a busy machine is no failure.
+/// With this a busy machine is no failure.
+pub const PATIENT: (&str, &str) = ("command_timeout_ms", "5000");
+
 pub fn open(url: &str) -> Arc<Client> {
-    open_with(url, &[("command_timeout_ms", "5000")])
+    open_with(url, &[PATIENT])
 }
 
 /// A client that soon gives up.

@@ -27,6 +27,29 @@ impl Shape {
             .any(|limit| limit.kind == spec::SEMAPHORE)
     }
 
+    /// The keys in Redis that its empty key may have.
+    pub fn parts(&self) -> Vec<String> {
+        let letter = |limit: &LimitSpec| match limit.kind {
+            spec::SEMAPHORE => 'S',
+            spec::TOKEN_BUCKET if limit.flags & spec::INTERVAL != 0 => 'I',
+            spec::TOKEN_BUCKET => 'T',
+            spec::PACER => 'P',
+            spec::SLIDING_LOG => 'L',
+            spec::SLIDING_COUNTER => 'C',
+            spec::FIXED_WINDOW => 'W',
+            _ => 'U',
+        };
+        let letters: String = self.limits.iter().map(letter).collect();
+        let mut parts = vec!["s".to_owned()];
+        if self.holds() {
+            parts.extend(["e", "q", "i"].map(str::to_owned));
+        }
+        let logs = letters.char_indices().filter(|(_, letter)| *letter == 'L');
+        parts.extend(logs.map(|(n, _)| format!("l{n}")));
+        let name = |part| format!("{{limiter:{letters}:{}:}}:{part}", self.name);
+        parts.into_iter().map(name).collect()
+    }
+
     /// Takes part in counting: the last limit says how many were admitted.
     fn counts(&self) -> bool {
         self.limits
@@ -157,11 +180,18 @@ pub struct Outcome {
     pub told: Tally,
 }
 
+/// What became of all calls.
+pub struct Loaded {
+    pub outcomes: Vec<Outcome>,
+    /// Permits whose lease was lost.
+    pub lost: u64,
+}
+
 /// Where callers go, and with which settings.
 pub type Door<'a> = (&'a str, &'a [(&'a str, &'a str)]);
 
 /// Callers on each shape through each door, until `trouble` is over.
-pub fn load(shapes: Vec<Shape>, doors: &[Door], trouble: impl FnOnce()) -> Vec<Outcome> {
+pub fn load(shapes: Vec<Shape>, doors: &[Door], trouble: impl FnOnce()) -> Loaded {
     let clients: Vec<_> = doors.iter().map(|(url, set)| open_with(url, set)).collect();
     let over = AtomicBool::new(false);
     let outcomes = std::thread::scope(|scope| {
@@ -189,11 +219,12 @@ pub fn load(shapes: Vec<Shape>, doors: &[Door], trouble: impl FnOnce()) -> Vec<O
         };
         callers.into_iter().map(end).collect::<Vec<_>>()
     });
+    let mut lost = 0;
     for client in clients {
-        assert_eq!(client.stats().unwrap().lost, 0, "no lease is so short");
+        lost += client.stats().unwrap().lost;
         client.shutdown(None).unwrap();
     }
-    outcomes
+    Loaded { outcomes, lost }
 }
 
 pub struct Stop<'a>(pub &'a AtomicBool);
@@ -232,9 +263,10 @@ fn call_until(limiter: &Limiter, shape: &Shape, over: &AtomicBool) -> Tally {
 
 /// Redis has charged what callers were told of, and at most what nobody knows of besides.
 #[track_caller]
-pub fn adds_up(url: &str, outcomes: &[Outcome]) -> Tally {
+pub fn adds_up(url: &str, loaded: &Loaded) -> Tally {
+    assert_eq!(loaded.lost, 0, "no lease is so short");
     let mut all = Tally::default();
-    for Outcome { shape, told } in outcomes {
+    for Outcome { shape, told } in &loaded.outcomes {
         all.add(told);
         let limiter = shape.on(url);
         if shape.counts() {

@@ -2,13 +2,16 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod doors;
 mod dying;
 mod failing;
+mod failovers;
 mod flushing;
 mod forking;
 mod garbage;
 mod ghosts;
 mod holding;
+mod intervals;
 mod kit;
 mod load;
 mod local;

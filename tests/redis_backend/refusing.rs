@@ -22,7 +22,7 @@ fn decides(probe: &Limiter) -> bool {
 /// What callers with little patience are told while Redis refuses for a second.
 fn refused(what: &str, server: &Server, begin: impl FnOnce(), end: impl FnOnce()) -> Tally {
     let url = server.url();
-    let outcomes = load(everything(), &[(&url, &[]), (&url, &[])], || {
+    let loaded = load(everything(), &[(&url, &[]), (&url, &[])], || {
         let client = hasty(&url);
         let probe = limiter(&client, "probe", &[tally()]);
         eventually("it works before", secs(10), || decides(&probe));
@@ -38,7 +38,7 @@ fn refused(what: &str, server: &Server, begin: impl FnOnce(), end: impl FnOnce()
         println!("figure: {what}: decides again after {took:?}");
         std::thread::sleep(ms(500));
     });
-    let all = adds_up(&url, &outcomes);
+    let all = adds_up(&url, &loaded);
     report(what, &all);
     assert!(all.backend > 0 && all.degraded == 0, "{all:?}");
     all
@@ -126,7 +126,7 @@ fn while_the_server_loads_nothing_is_decided_and_then_all_is_there_again() {
     let url = server.url();
     let client = hasty(&url);
     let probe = limiter(&client, "probe", &[tally()]);
-    let outcomes = load(everything(), &[(&url, &[]), (&url, &[])], || {
+    let loaded = load(everything(), &[(&url, &[]), (&url, &[])], || {
         eventually("it works before", secs(10), || decides(&probe));
         std::thread::sleep(ms(700));
         // Nothing runs between its saving and its end.
@@ -149,7 +149,7 @@ fn while_the_server_loads_nothing_is_decided_and_then_all_is_there_again() {
         println!("figure: LOADING: decides after {took:?}");
         std::thread::sleep(ms(500));
     });
-    let all = adds_up(&url, &outcomes);
+    let all = adds_up(&url, &loaded);
     report("LOADING", &all);
     assert!(all.backend > 0 && all.denied == 0, "{all:?}");
 }
@@ -161,7 +161,7 @@ fn without_room_for_connections_nothing_is_lost_and_those_that_are_there_go_on()
     let mut others: Vec<redis::Connection> = Vec::new();
     let plain = redis::Client::open(url.clone()).unwrap();
     let shapes = vec![rates().remove(0), semaphores(2).remove(1)];
-    let outcomes = load(shapes, &[(&url, &[]), (&url, &[])], || {
+    let loaded = load(shapes, &[(&url, &[]), (&url, &[])], || {
         std::thread::sleep(ms(500));
         while let Ok(another) = plain.get_connection() {
             others.push(another);
@@ -185,7 +185,7 @@ fn without_room_for_connections_nothing_is_lost_and_those_that_are_there_go_on()
         println!("figure: maxclients: decides after {took:?}");
         std::thread::sleep(ms(500));
     });
-    let all = adds_up(&url, &outcomes);
+    let all = adds_up(&url, &loaded);
     report("maxclients", &all);
     assert_eq!(all.denied, 0);
 }
@@ -194,22 +194,25 @@ fn without_room_for_connections_nothing_is_lost_and_those_that_are_there_go_on()
 fn connections_that_are_killed_all_the_time_cost_no_permit_and_no_count() {
     let server = Server::start();
     let url = server.url();
-    let patient = [("command_timeout_ms", "5000")];
-    let outcomes = load(everything(), &[(&url, &patient), (&url, &patient)], || {
-        let began = Instant::now();
-        let mut killed = 0;
-        while began.elapsed() < secs(4) {
-            for kind in ["normal", "pubsub"] {
-                killed += server.ask::<u64>(&["CLIENT", "KILL", "TYPE", kind, "SKIPME", "yes"]);
+    let loaded = load(
+        everything(),
+        &[(&url, &[PATIENT]), (&url, &[PATIENT])],
+        || {
+            let began = Instant::now();
+            let mut killed = 0;
+            while began.elapsed() < secs(4) {
+                for kind in ["normal", "pubsub"] {
+                    killed += server.ask::<u64>(&["CLIENT", "KILL", "TYPE", kind, "SKIPME", "yes"]);
+                }
+                std::thread::sleep(ms(50));
             }
-            std::thread::sleep(ms(50));
-        }
-        println!("figure: {killed} connections killed");
-        assert!(killed > 40, "{killed}");
-    });
-    let all = adds_up(&url, &outcomes);
+            println!("figure: {killed} connections killed");
+            assert!(killed > 40, "{killed}");
+        },
+    );
+    let all = adds_up(&url, &loaded);
     report("CLIENT KILL", &all);
-    for Outcome { shape, told } in &outcomes {
+    for Outcome { shape, told } in &loaded.outcomes {
         assert_eq!(told.denied, 0, "{}", shape.name);
         if shape.holds() {
             // It is asked again under the same id.

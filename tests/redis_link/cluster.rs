@@ -21,30 +21,6 @@ fn batch(rig: &Rig, keys: usize, class: Class) -> Vec<Answer> {
     told.recv_timeout(secs(3)).unwrap()
 }
 
-/// Moves one slot, with what it holds, from one master to another, as redis-cli does.
-fn migrate(slot: u16, from: &Server, to: &Server, all: &[Server], while_open: impl FnOnce()) {
-    let (slot, port) = (slot.to_string(), to.port.to_string());
-    let from_id: String = from.ask(&["CLUSTER", "MYID"]);
-    let to_id: String = to.ask(&["CLUSTER", "MYID"]);
-    to.ask::<()>(&["CLUSTER", "SETSLOT", &slot, "IMPORTING", &from_id]);
-    from.ask::<()>(&["CLUSTER", "SETSLOT", &slot, "MIGRATING", &to_id]);
-    let keys: Vec<String> = from.ask(&["CLUSTER", "GETKEYSINSLOT", &slot, "1000"]);
-    let (first, rest) = keys.split_at(keys.len().min(1));
-    for key in first {
-        from.ask::<String>(&["MIGRATE", "127.0.0.1", &port, key, "0", "1000"]);
-    }
-    while_open();
-    for key in rest {
-        from.ask::<String>(&["MIGRATE", "127.0.0.1", &port, key, "0", "1000"]);
-    }
-    for node in [to, from] {
-        node.ask::<()>(&["CLUSTER", "SETSLOT", &slot, "NODE", &to_id]);
-    }
-    for node in all {
-        let _ = node.try_ask::<()>(&["CLUSTER", "SETSLOT", &slot, "NODE", &to_id]);
-    }
-}
-
 #[test]
 fn a_batch_over_all_nodes_a_migration_and_a_failover() {
     let mut cluster = TestCluster::start();
@@ -66,13 +42,10 @@ fn migration(cluster: &TestCluster, rig: &Rig) {
     rig.run(Lane::Bulk, both(), secs(2), Class::AtMostOnce)
         .unwrap();
     let slot = slot_of(b"{m}");
-    let owner = cluster.nodes[..3]
-        .iter()
-        .position(|n| n.try_ask::<Option<u64>>(&["GET", pair[0]]).is_ok())
-        .unwrap();
+    let owner = cluster.owner(pair[0]);
     let (from, to) = (&cluster.nodes[owner], &cluster.nodes[(owner + 1) % 3]);
     let (mut stuck, before) = (None, rig.link.stats());
-    migrate(slot, from, to, &cluster.nodes, || {
+    cluster.migrate(slot, from, to, || {
         // One key here, one there: TRYAGAIN, and it runs once the other has moved too.
         let waiting = rig.begin(Lane::Bulk, both(), secs(5), Class::AtMostOnce);
         // A key that does not exist yet is asked for at the new owner.

@@ -76,6 +76,40 @@ impl TestCluster {
         )
     }
 
+    /// Moves one slot, with what it holds, from one master to another, as redis-cli does.
+    pub fn migrate(&self, slot: u16, from: &Server, to: &Server, while_open: impl FnOnce()) {
+        let (slot, port) = (slot.to_string(), to.port.to_string());
+        let from_id: String = from.ask(&["CLUSTER", "MYID"]);
+        let to_id: String = to.ask(&["CLUSTER", "MYID"]);
+        to.ask::<()>(&["CLUSTER", "SETSLOT", &slot, "IMPORTING", &from_id]);
+        from.ask::<()>(&["CLUSTER", "SETSLOT", &slot, "MIGRATING", &to_id]);
+        let keys: Vec<String> = from.ask(&["CLUSTER", "GETKEYSINSLOT", &slot, "1000"]);
+        let (first, rest) = keys.split_at(keys.len().min(1));
+        for key in first {
+            from.ask::<String>(&["MIGRATE", "127.0.0.1", &port, key, "0", "1000"]);
+        }
+        while_open();
+        for key in rest {
+            from.ask::<String>(&["MIGRATE", "127.0.0.1", &port, key, "0", "1000"]);
+        }
+        for node in [to, from] {
+            node.ask::<()>(&["CLUSTER", "SETSLOT", &slot, "NODE", &to_id]);
+        }
+        for node in &self.nodes {
+            let _ = node.try_ask::<()>(&["CLUSTER", "SETSLOT", &slot, "NODE", &to_id]);
+        }
+    }
+
+    /// Which node a key's slot belongs to.
+    #[track_caller]
+    pub fn owner(&self, key: &str) -> usize {
+        let asked = self.nodes.iter().position(|node| {
+            let role: String = node.info("replication", "role");
+            role == "master" && node.try_ask::<String>(&["TYPE", key]).is_ok()
+        });
+        asked.expect("some master has it")
+    }
+
     /// The number under a key, as its owner knows it; one node is not asked.
     pub fn number_but(&self, skipped: usize, key: &str) -> u64 {
         let others = self.nodes.iter().enumerate().filter(|(n, _)| *n != skipped);
