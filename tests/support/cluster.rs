@@ -38,7 +38,7 @@ impl TestCluster {
             let (first, last) = (first.to_string(), last.to_string());
             node.ask::<()>(&["CLUSTER", "ADDSLOTSRANGE", &first, &last]);
         }
-        eventually("all nodes know each other", secs(20), || {
+        eventually("all nodes know each other", secs(60), || {
             self.nodes
                 .iter()
                 .all(|node| node.info_cluster("cluster_known_nodes") == "6")
@@ -52,14 +52,14 @@ impl TestCluster {
 
     /// Waits until every running node serves and every replica follows.
     pub fn settled(&self) {
-        eventually("the cluster serves", secs(20), || {
+        eventually("the cluster serves", secs(60), || {
             self.nodes.iter().all(|node| {
                 let role = node.info("replication", "role");
                 node.info_cluster("cluster_state") == "ok"
                     && (role == "master" || node.info("replication", "master_link_status") == "up")
             })
         });
-        eventually("masters have replicas", secs(20), || {
+        eventually("masters have replicas", secs(60), || {
             let replicas = |n: &Server| {
                 n.info("replication", "connected_slaves")
                     .parse()

@@ -1,9 +1,11 @@
 //! Child processes that cannot outlive the test, directories that vanish, and free ports.
 use std::net::TcpListener;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixListener};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{OnceLock, mpsc};
+use std::sync::{Mutex, OnceLock, mpsc};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -92,15 +94,23 @@ impl Drop for Dir {
     }
 }
 
-/// A port nobody listens on. Below the range the kernel gives to outgoing connections, so that it
-/// stays free while a server restarts (and no connection to a dead server reaches itself).
+/// A port for a server of this program's alone, for as long as it runs: other test programs that look
+/// for one leave it, also before somebody listens there. Below the range the kernel gives to outgoing
+/// connections, so that it stays free while a server restarts (and no connection to a dead server
+/// reaches itself).
 pub fn free_port() -> u16 {
     static NEXT: AtomicU32 = AtomicU32::new(0);
+    static TAKEN: Mutex<Vec<UnixListener>> = Mutex::new(Vec::new());
     let start = std::process::id().wrapping_mul(97);
     loop {
         let n = start.wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed));
         let port = 10_000 + (n % 22_000) as u16;
+        let name = SocketAddr::from_abstract_name(format!("limiter-test-port-{port}")).unwrap();
+        let Ok(taken) = UnixListener::bind_addr(&name) else {
+            continue;
+        };
         if TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            TAKEN.lock().unwrap().push(taken);
             return port;
         }
     }

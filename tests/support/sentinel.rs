@@ -25,7 +25,7 @@ impl Watched {
         ];
         let mut servers = vec![master];
         servers.extend((0..2).map(|_| Server::with(&of_master)));
-        eventually("replicas follow", secs(20), || {
+        eventually("replicas follow", secs(60), || {
             servers[0].info("replication", "connected_slaves") == "2"
                 && servers[1..]
                     .iter()
@@ -59,7 +59,7 @@ impl Watched {
 
     /// Waits until the sentinels know each other and both replicas.
     fn settled(&self) {
-        eventually("sentinels agree", secs(20), || {
+        eventually("sentinels agree", secs(60), || {
             self.sentinels.iter().all(|(port, _)| {
                 let facts = ask(*port, &["SENTINEL", "MASTER", "mymaster"]);
                 let is = |key: &str, value: &str| {

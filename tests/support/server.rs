@@ -65,7 +65,7 @@ impl Server {
 
     pub fn boot(&mut self) {
         self.launch();
-        eventually("the server answers", secs(10), || {
+        eventually("the server answers", secs(60), || {
             let up = self.try_ask::<String>(&["PING"]).is_ok();
             assert!(
                 self.process.as_mut().unwrap().is_running(),
