@@ -783,7 +783,7 @@ limiter_status limiter_pace(struct limiter_t *limiter,
 /*
  * limiter_pace() for any delay, in one number: how many milliseconds to sleep, rounded up, or a
  * negative status with nothing booked. A weight that can never fit, or not within 10 years, answers
- * LIMITER_PACE_NEVER.
+ * LIMITER_PACE_NEVER. Where the failure policy denies, it is the error behind that.
  */
 LIMITER_API
 int64_t limiter_pace_ms(struct limiter_t *limiter,

@@ -152,14 +152,15 @@ func (a *answer) failure(byContext bool) error {
 	switch a.Status {
 	case StatusDenied:
 		return &DeniedError{
-			RetryAfter: a.RetryAfter,
-			ResetAfter: a.ResetAfter,
-			Waited:     a.Waited,
-			Limit:      a.Limit,
-			Remaining:  a.Remaining,
-			Index:      a.Index,
-			Degraded:   a.Degraded,
-			deadline:   byContext,
+			RetryAfter:   a.RetryAfter,
+			ResetAfter:   a.ResetAfter,
+			Waited:       a.Waited,
+			Limit:        a.Limit,
+			Remaining:    a.Remaining,
+			Index:        a.Index,
+			Degraded:     a.Degraded,
+			MaybeCharged: a.MaybeCharged,
+			deadline:     byContext,
 		}
 	case StatusNever:
 		return &NeverError{Limit: a.Limit, Index: a.Index}

@@ -9,6 +9,7 @@ import (
 type Decision struct {
 	Status        Status
 	Degraded      bool          // answered by the failure policy because the backend could not
+	MaybeCharged  bool          // degraded, sent, and the answer lost: charged once or not at all
 	Index         int           // position of the limit that refused, else of the tightest; -1: no numbers
 	Limit         uint64        // units that limit allows at most
 	Remaining     uint64        // units of it that could be taken at this moment

@@ -62,7 +62,7 @@ pub unsafe extern "C" fn limiter_pace(
 
 /// limiter_pace() for any delay, in one number: how many milliseconds to sleep, rounded up, or a
 /// negative status with nothing booked. A weight that can never fit, or not within 10 years, answers
-/// LIMITER_PACE_NEVER.
+/// LIMITER_PACE_NEVER. Where the failure policy denies, it is the error behind that.
 ///
 /// # Safety
 /// See the header.
@@ -85,6 +85,9 @@ pub unsafe extern "C" fn limiter_pace_ms(
         match unsafe { limiter_pace(limiter, &request, &mut decision) } {
             LIMITER_OK => decision.retry_after_us.div_ceil(1_000) as i64,
             error if error < 0 => error as i64,
+            // Denied by the failure policy: nobody knows for how long.
+            _ if decision.flags & LIMITER_MAYBE_CHARGED != 0 => LIMITER_UNKNOWN_OUTCOME as i64,
+            _ if decision.flags & LIMITER_DEGRADED != 0 => LIMITER_BACKEND as i64,
             _ => LIMITER_PACE_NEVER,
         }
     })

@@ -114,6 +114,26 @@ static void milliseconds_are_rounded_up_and_never_is_unmistakable(void) {
     close_client(client, limiter);
 }
 
+/* What the failure policy denies is not what can never fit. */
+static void a_policy_that_denies_is_told_from_never(void) {
+    static const struct {
+        const char *policy;
+        int64_t answer;
+    } cases[] = {{"error", LIMITER_BACKEND}, {"closed", LIMITER_BACKEND}, {"open", 0}, {"local", 0}};
+    size_t i;
+    for (i = 0; i < sizeof cases / sizeof *cases; i++) {
+        limiter_config_t *config = limiter_config_new();
+        limiter_client_t *client = NULL;
+        limiter_t *limiter;
+        CHECK_OK(limiter_config_set(config, "on_failure", cases[i].policy, NULL, 0));
+        CHECK_OK(limiter_client_open("unix:///nowhere/at/all", config, &client, NULL, 0));
+        limiter_config_free(config);
+        limiter = make1(client, limiter_pacer(1, S(1), 0));
+        CHECK_EQ(limiter_pace_ms(limiter, NULL, 0, 1), cases[i].answer);
+        close_client(client, limiter);
+    }
+}
+
 int main(int argc, char **argv) {
     static const check_test tests[] = {
         CHECK_TEST(slots_are_evenly_spaced_and_ones_own),
@@ -123,6 +143,7 @@ int main(int argc, char **argv) {
         CHECK_TEST(a_penalty_puts_off_the_next_slot),
         CHECK_TEST(a_semaphore_cannot_be_paced),
         CHECK_TEST(milliseconds_are_rounded_up_and_never_is_unmistakable),
+        CHECK_TEST(a_policy_that_denies_is_told_from_never),
     };
     return check_main(argc, argv, tests, CHECK_COUNT(tests));
 }
