@@ -108,7 +108,8 @@ impl Scene<'_> {
     /// Brings a key up to the present: leases that are over, limits that have changed.
     pub fn refresh(&mut self, key: &mut Key, named: &Arc<Named>) {
         let expired = self.expire(key);
-        if self.adopt(key, named) || expired {
+        let changed = self.adopt(key, named);
+        if self.end_hopeless(key) || changed || expired {
             self.pump(key);
         }
     }
@@ -126,7 +127,9 @@ impl Scene<'_> {
             .limits
             .reconfigure(&key.named.limits, &mut key.state, self.now);
         key.named = newest;
-        self.end_hopeless(key);
+        if let Some(live) = &mut key.live {
+            live.doubted = Some(0);
+        }
         true
     }
 

@@ -29,6 +29,8 @@ pub(super) struct Live {
     pub fence: u64,
     /// Waits that nothing was taken for yet, by serial of their operation.
     pub queue: BTreeSet<u64>,
+    /// From which one on those of the queue may have become too heavy for their limits.
+    pub doubted: Option<u64>,
     /// Waits whose time is booked but not yet come.
     pub booked: BTreeSet<u64>,
 }

@@ -159,21 +159,28 @@ impl Scene<'_> {
         }
     }
 
-    /// Ends the waits that became too heavy for limits that were lowered.
-    pub fn end_hopeless(&mut self, key: &mut Key) {
-        let Some(live) = &key.live else { return };
-        let never = |serial: &u64| {
-            let weights = &self.book.waits[serial].weights;
-            key.named
-                .limits
-                .decide(&key.state, self.now, weights)
-                .outcome
-                == Outcome::Never
+    /// Ends waits that became too heavy for limits that were lowered, as far as nobody has looked yet: some
+    /// at each call, there may be very many. True if there were any; then the caller pumps.
+    pub fn end_hopeless(&mut self, key: &mut Key) -> bool {
+        const SOME: usize = 256;
+        let Some(live) = &mut key.live else {
+            return false;
         };
-        let hopeless: Vec<u64> = live.queue.iter().copied().filter(never).collect();
-        for serial in hopeless {
-            self.end(key, serial, Status::Never);
+        let Some(from) = live.doubted else {
+            return false;
+        };
+        let next: Vec<u64> = live.queue.range(from..).take(SOME).copied().collect();
+        live.doubted = next.get(SOME - 1).map(|last| last + 1);
+        let mut any = false;
+        for serial in next {
+            let weights = &self.book.waits[&serial].weights;
+            let verdict = key.named.limits.decide(&key.state, self.now, weights);
+            if verdict.outcome == Outcome::Never {
+                self.end(key, serial, Status::Never);
+                any = true;
+            }
         }
+        any
     }
 
     /// What falls due for a wait by now: its booked time has come, or its deadline.

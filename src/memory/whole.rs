@@ -32,6 +32,7 @@ impl Scene<'_> {
         self.adopt(key, named);
         key.named.limits.penalize(&mut key.state, self.now, until);
         self.rebook(key, unbooked);
+        self.end_hopeless(key);
         self.pump(key);
     }
 

@@ -147,6 +147,24 @@ fn a_hundred_thousand_waits_on_one_key_and_their_completions() {
 }
 
 #[test]
+fn a_change_of_limits_that_leaves_a_hundred_thousand_waits_without_hope() {
+    let world = World::new();
+    let queue = world.queue();
+    let limiter = world.limiter("n", [sem(5)]);
+    world.takes(&limiter, 5);
+    for n in 0..WAITS {
+        world.waits(&limiter, &queue, ask(1 + 2 * (n % 2), EVER));
+    }
+    let lowered = world.limiter("n", [sem(2)]);
+    for _ in 0..WAITS / 200 {
+        call(|| world.memory.peek(&lowered, &ask(0, EVER)));
+    }
+    let ended = done(&queue);
+    assert_eq!(ended.len() as u64, WAITS / 2);
+    assert!(ended.iter().all(|decision| decision.status == Never));
+}
+
+#[test]
 fn a_hundred_thousand_waits_on_as_many_keys() {
     let world = World::new();
     let queue = world.queue();
