@@ -48,6 +48,18 @@ pub struct Verdict {
     pub index: usize,
 }
 
+/// Units in use of each semaphore: enough to tell what releases to come will bring, where a copy of the
+/// whole key may be megabytes of a log.
+pub struct InUse([u64; MAX_LIMITS]);
+
+impl InUse {
+    pub fn release(&mut self, booking: &Booking) {
+        for (used, weight) in self.0.iter_mut().zip(booking.held()) {
+            *used = used.saturating_sub(weight);
+        }
+    }
+}
+
 impl Limits {
     pub fn new(limits: Vec<Limit>, version: u32) -> Result<Limits, String> {
         if !(1..=MAX_LIMITS).contains(&limits.len()) {
@@ -201,7 +213,13 @@ impl Limits {
         self.take(key, now, at, weights)
     }
 
-    fn take(&self, key: &mut KeyState, now: Time, at: Time, weights: &Weights) -> Booking {
+    pub(super) fn take(
+        &self,
+        key: &mut KeyState,
+        now: Time,
+        at: Time,
+        weights: &Weights,
+    ) -> Booking {
         debug_assert!(at >= key.base(now), "nothing is passed by");
         let states = key.states.all_mut();
         let charge = |i: usize, state: &mut State| {
@@ -250,7 +268,7 @@ impl Limits {
         true
     }
 
-    fn cancel_rates(&self, key: &mut KeyState, now: Time, booking: Booking) {
+    pub(super) fn cancel_rates(&self, key: &mut KeyState, now: Time, booking: Booking) {
         let Some(ahead) = &mut key.ahead else {
             return;
         };
@@ -291,6 +309,38 @@ impl Limits {
         }
     }
 
+    /// What is held of each semaphore.
+    pub fn in_use(&self, key: &KeyState) -> InUse {
+        let mut in_use = InUse([0; MAX_LIMITS]);
+        for (units, state) in in_use.0.iter_mut().zip(key.states.all()) {
+            if let State::Semaphore(used) = state {
+                *units = *used;
+            }
+        }
+        in_use
+    }
+
+    /// Whether the semaphores have room for it with so much in use.
+    pub fn fits(&self, in_use: &InUse, weights: &Weights) -> bool {
+        let mut limits = self.limits.iter().zip(&in_use.0).enumerate();
+        limits.all(|(i, (limit, used))| match &limit.rule {
+            Rule::Semaphore(rule) => rule.wait(*used, weights.of(limit, i)) == Wait::Now,
+            _ => true,
+        })
+    }
+
+    /// These weights without those of semaphores.
+    pub fn of_rates(&self, weights: &Weights) -> Weights {
+        let weigh = |(i, limit): (usize, &Limit)| match limit.rule.kind() {
+            Kind::Semaphore => 0,
+            _ => weights.of(limit, i),
+        };
+        match &*self.limits {
+            [limit] => Weights::One(weigh((0, limit))),
+            limits => Weights::Each(limits.iter().enumerate().map(weigh).collect()),
+        }
+    }
+
     /// Corrects a booking to the weight that was really used, in those limits that count weight. Never
     /// gives back more than it took, nor what time or others have had since.
     pub fn settle(&self, key: &mut KeyState, now: Time, booking: &mut Booking, actual: u64) {
@@ -308,102 +358,6 @@ impl Limits {
                 limit.rule.raise(state, base, charge, actual);
             }
         }
-    }
-
-    /// Admits nothing before `until`. Bookings that are made stay; see [`rebook`](Limits::rebook).
-    pub fn penalize(&self, key: &mut KeyState, now: Time, until: Time) {
-        let until = until.min(now + MAX_AHEAD);
-        if until > now.max(key.blocked_until()) {
-            key.ahead_mut().blocked_until = until;
-        }
-    }
-
-    /// Takes back what bookings took of rates, for each to be booked anew. They are not due yet, and in
-    /// their order.
-    pub fn unbook<'b>(
-        &self,
-        key: &mut KeyState,
-        now: Time,
-        bookings: impl DoubleEndedIterator<Item = &'b Booking>,
-    ) {
-        for booking in bookings.rev() {
-            debug_assert!(booking.at > now, "a due booking is admitted");
-            self.cancel_rates(key, now, booking.clone());
-        }
-    }
-
-    /// Books anew what was [unbooked](Limits::unbook), not earlier than it was. None, and nothing is booked,
-    /// if that is later than `latest`.
-    pub fn rebook(
-        &self,
-        key: &mut KeyState,
-        now: Time,
-        booking: &Booking,
-        latest: Time,
-    ) -> Option<Booking> {
-        let rate = |charge: &Charge| match charge {
-            Charge::Semaphore(_) => 0,
-            charge => charge.weight(),
-        };
-        let weights = match booking.charges.all() {
-            [charge] => Weights::One(rate(charge)),
-            charges => Weights::Each(charges.iter().map(rate).collect()),
-        };
-        let at = match self.decide(key, now, &weights).outcome {
-            Outcome::Later(at) | Outcome::TooFar(at) => at.max(booking.at),
-            _ => booking.at.max(key.base(now)),
-        };
-        if at > latest {
-            return None;
-        }
-        // Where only a semaphore was taken, these are all zero.
-        let mut moved = self.take(key, now, at, &weights);
-        let charges = moved.charges.all_mut().iter_mut();
-        for (new, old) in charges.zip(booking.charges.all()) {
-            if let Charge::Semaphore(weight) = old {
-                *new = Charge::Semaphore(*weight);
-            }
-        }
-        Some(moved)
-    }
-
-    /// Makes the key as good as new. What was taken before can be neither cancelled nor settled any
-    /// more, nor released: whoever holds it holds nothing.
-    pub fn reset(&self, key: &mut KeyState, now: Time) {
-        let needed = self.rates_fresh_at(key);
-        key.states = self.fresh(now).states;
-        let ahead = key.ahead_mut();
-        ahead.booked_until = Time(0);
-        ahead.blocked_until = Time(0);
-        ahead.next_epoch(needed);
-    }
-
-    /// Makes a key that was used under the limits `from`, of the same shape, one of these limits.
-    /// What was taken before can be released, but neither cancelled nor settled any more.
-    pub fn reconfigure(&self, from: &Limits, key: &mut KeyState, now: Time) {
-        let base = key.base(now);
-        let needed = from.rates_fresh_at(key);
-        let pairs = self.limits.iter().zip(&from.limits);
-        let mut changed = false;
-        for ((limit, old), state) in pairs.zip(key.states.all_mut()) {
-            if limit.rule != old.rule {
-                limit.rule.reconfigure(&old.rule, state, now, base);
-                changed = true;
-            }
-        }
-        if changed {
-            key.ahead_mut().next_epoch(needed);
-        }
-    }
-
-    fn rates_fresh_at(&self, key: &KeyState) -> Time {
-        let rates = self.limits.iter().zip(key.states.all());
-        rates
-            .filter(|(limit, _)| limit.rule.kind() != Kind::Semaphore)
-            .map(|(limit, state)| limit.rule.fresh_at(state))
-            .max()
-            .unwrap_or(Time(0))
-            .max(key.ahead.as_ref().map_or(Time(0), |a| a.needed_until()))
     }
 
     /// Which limit it is and its numbers: the one at `index`, or the tightest, at the time the next call can

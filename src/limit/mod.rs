@@ -3,7 +3,7 @@
 //! The map:
 //! - [`decide`]: several limits together, which is what the backends call: [`Limits`](decide::Limits)
 //!   decide over a [`KeyState`](key::KeyState), commit a [`Booking`](booking::Booking), cancel, settle,
-//!   release. [`ahead`] is the part of a key that only bookings and penalties need; [`weights`] are what
+//!   release; [`change`]: penalty, reset and other limits. [`ahead`] is the part of a key that only bookings and penalties need; [`weights`] are what
 //!   a request asks for.
 //! - [`rule`]: one limit, of any kind: its parameters, state, and what an admission took of it.
 //! - one file for each kind: [`semaphore`], [`token_bucket`], [`interval_bucket`], [`pacer`],
@@ -18,6 +18,7 @@
 pub mod ahead;
 pub mod booking;
 pub mod bounds;
+pub mod change;
 pub mod decide;
 pub mod fixed_window;
 pub mod interval_bucket;

@@ -2,6 +2,7 @@
 //!
 //! The parts together allow no more than the whole, as long as there is a unit for each: where a
 //! capacity is smaller than the number of parts, each keeps one unit, so that it is not locked out.
+use crate::limit::bounds::MAX_PERIOD;
 use crate::limit::decide::Limits;
 use crate::limit::fixed_window::FixedWindow;
 use crate::limit::interval_bucket::IntervalBucket;
@@ -15,8 +16,8 @@ use crate::limit::time::Span;
 use crate::limit::token_bucket::TokenBucket;
 
 impl Limits {
-    /// One of `parts` equal parts, rounded down. A rate that would fall below the slowest there can be
-    /// admits nothing.
+    /// One of `parts` equal parts, rounded down. Of a rate that would fall below the slowest there can be,
+    /// nothing is admitted.
     pub fn share(&self, parts: u64) -> Limits {
         let parts = parts.max(1);
         let share = |limit: &Limit| Limit {
@@ -73,7 +74,12 @@ fn share(rule: &Rule, parts: u64) -> Result<Rule, String> {
     })
 }
 
-/// A rate's `parts`th part, exactly: the same units in a longer period.
+/// A rate's `parts`th part. Exactly: the same units in a longer period; where that would be too long, fewer
+/// units in the same, rounded down so that all parts together are no more than the whole.
 fn slower(rate: &Rate, parts: u64) -> (u64, Span) {
-    (rate.units(), Span(rate.period().saturating_mul(parts)))
+    let longer = Span(rate.period().saturating_mul(parts));
+    match longer <= MAX_PERIOD {
+        true => (rate.units(), longer),
+        false => (rate.units() / parts, Span(rate.period())),
+    }
 }

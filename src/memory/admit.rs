@@ -123,10 +123,15 @@ impl Scene<'_> {
         if newest.rank() <= key.named.rank() {
             return false;
         }
+        let unbooked = match newest.limits.same_rules(&key.named.limits) {
+            true => Vec::new(),
+            false => self.unbook_for_others(key),
+        };
         newest
             .limits
             .reconfigure(&key.named.limits, &mut key.state, self.now);
         key.named = newest;
+        self.rebook(key, unbooked);
         if let Some(live) = &mut key.live {
             live.doubted = Some(0);
         }
@@ -255,14 +260,10 @@ impl Scene<'_> {
     /// When a wait for a release can end at the earliest: that is as soon as the rates allow.
     fn soonest(&self, key: &Key, weights: &Weights) -> Time {
         let limits = &key.named.limits;
-        let weigh = |(i, limit): (usize, &Limit)| match limit.rule.kind() {
-            Kind::Semaphore => 0,
-            _ => weights.of(limit, i),
-        };
         if limits.limits().len() == 1 {
             return self.now;
         }
-        let rates = Weights::Each(limits.limits().iter().enumerate().map(weigh).collect());
+        let rates = limits.of_rates(weights);
         match limits.decide(&key.state, self.now, &rates).outcome {
             Outcome::Later(at) | Outcome::TooFar(at) => at,
             _ => self.now,
@@ -369,19 +370,23 @@ impl Scene<'_> {
         let limits = &key.named.limits;
         let lease = limits.lease().unwrap_or(self.memory.options.lease);
         let Some(live) = &key.live else { return lease };
-        let mut state = key.state.clone();
         let ending = live
             .permits
             .iter()
             .take_while(|(ends, _)| *ends != Time::MAX);
+        let mut in_use = limits.in_use(&key.state);
         let mut hint = lease;
         for (n, &(ends, serial)) in ending.take(MOST).enumerate() {
-            limits.release(&mut state, self.book.held[&serial].booking());
-            match limits.decide(&state, ends, weights).outcome {
-                Outcome::Later(at) | Outcome::TooFar(at) => return at.since(self.now),
-                Outcome::Admit => return ends.since(self.now),
-                Outcome::Release | Outcome::Never if n + 1 == MOST => hint = ends.since(self.now),
-                Outcome::Release | Outcome::Never => {}
+            in_use.release(self.book.held[&serial].booking());
+            if limits.fits(&in_use, weights) {
+                let rates = limits.of_rates(weights);
+                return match limits.decide(&key.state, ends, &rates).outcome {
+                    Outcome::Later(at) | Outcome::TooFar(at) => at.since(self.now),
+                    _ => ends.since(self.now),
+                };
+            }
+            if n + 1 == MOST {
+                hint = ends.since(self.now);
             }
         }
         hint

@@ -5,7 +5,7 @@
 use crate::sync::Mutex;
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, Hasher, RandomState};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering, fence};
 use std::sync::{Arc, Weak};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -26,6 +26,8 @@ pub struct Named {
     secret: (u64, u64),
     /// The empty key's, which is the only one of many limiters.
     empty: KeyId,
+    /// The first of those that differ from this one in nothing but their version; `None`: it is itself.
+    first: Option<Arc<Named>>,
     family: Arc<Family>,
     /// Keys that are stored under the number alone: they keep it from being dropped, too.
     plain_keys: AtomicU64,
@@ -43,6 +45,13 @@ struct Family {
 impl Named {
     pub(super) fn number(&self) -> u64 {
         self.number
+    }
+
+    /// The number that all have which are of one family and differ in nothing but their version.
+    pub(super) fn rules(&self) -> u64 {
+        self.first
+            .as_ref()
+            .map_or(self.number, |first| first.number)
     }
 
     pub(super) fn key(&self, key: &[u8]) -> KeyId {
@@ -166,16 +175,21 @@ impl Names {
         let mut families = self.families.lock();
         let family = families.family(identity);
         let mut members = family.members.lock();
-        let known = members
+        let alike = |named: &Arc<Named>| named.limits.limits() == limits.limits();
+        let alike: Vec<Arc<Named>> = members
             .iter()
             .filter_map(Weak::upgrade)
-            .find(|named| named.limits == limits);
+            .filter(alike)
+            .collect();
+        let known = alike
+            .iter()
+            .find(|named| named.limits.version() == limits.version());
         let opened = family.opened.fetch_add(1, Ordering::Relaxed) + 1;
         let rank = u64::from(limits.version()) << 32 | opened.min(u32::MAX.into());
         family.newest.fetch_max(rank, Ordering::Relaxed);
         if let Some(known) = known {
             known.rank.store(rank, Ordering::Relaxed);
-            return known;
+            return known.clone();
         }
         let number = families.next_number;
         families.next_number += 1;
@@ -186,6 +200,9 @@ impl Names {
             number,
             secret,
             empty: hash(secret, &[]),
+            first: alike
+                .first()
+                .map(|one| one.first.clone().unwrap_or_else(|| one.clone())),
             family: family.clone(),
             plain_keys: AtomicU64::new(0),
         });
@@ -234,7 +251,7 @@ impl Families {
     }
 
     /// Looks at the next few of all for what nobody uses, and drops it: each new one pays for two, so there
-    /// are never many. Under the lock no number can be looked up, and under that of its family no member
+    /// are never many. The newest of a family stay as long as there are others, which would return else. Under the lock no number can be looked up, and under that of its family no member
     /// be found by name.
     fn drop_unused(&mut self) {
         for _ in 0..2 {
@@ -251,7 +268,11 @@ impl Families {
         self.seen_number = number + 1;
         let family = named.family.clone();
         let mut members = family.members.lock();
-        if Arc::strong_count(named) == 1 && named.plain_keys.load(Ordering::Acquire) == 0 {
+        let used = Arc::strong_count(named) > 1;
+        // What was done by whoever dropped theirs comes before what is read now.
+        fence(Ordering::Acquire);
+        let kept = used || named.plain_keys.load(Ordering::Acquire) > 0;
+        if !kept && (members.len() == 1 || !named.is_newest()) {
             members.retain(|member| member.as_ptr() != Arc::as_ptr(named));
             self.by_number.remove(&number);
         }

@@ -1,5 +1,6 @@
 //! Permits of bookings ahead, which their callers sleep to by themselves and may give back before: each
-//! is remembered until its time, however many others come meanwhile.
+//! is remembered until its time, however many others come meanwhile. If there are too many, those that are
+//! due last are not: they come on time, but can be neither given back nor settled.
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::names::KeyId;
@@ -25,24 +26,21 @@ impl Paced {
         // Two out for one in: so what a rush has left goes away again.
         self.trim(now);
         self.trim(now);
-        if self.records.len() >= Paced::MOST {
-            self.forget_first();
-        }
         self.due.insert((spent.at(), serial));
         self.of_key.insert((spent.key(), serial));
         self.records.insert(serial, spent);
+        if self.records.len() > Paced::MOST
+            && let Some(&(_, last)) = self.due.last()
+        {
+            self.take(last);
+        }
     }
 
     /// Forgets one whose time has come, if there are many.
     pub fn trim(&mut self, now: Time) {
         let over = |&(at, _): &(Time, u64)| at <= now;
-        if self.records.len() > Paced::KEPT && self.due.first().is_some_and(over) {
-            self.forget_first();
-        }
-    }
-
-    fn forget_first(&mut self) {
-        if let Some(&(_, serial)) = self.due.first() {
+        let first = self.due.first().copied().filter(over);
+        if let Some((_, serial)) = first.filter(|_| self.records.len() > Paced::KEPT) {
             self.take(serial);
         }
     }

@@ -11,8 +11,8 @@ use crate::limit::time::Time;
 /// A permit that holds nothing that would have to come back.
 pub(super) struct Spent {
     key: KeyId,
-    /// Of the limits it was granted under.
-    named: u64,
+    /// Of the limits it was granted under; see [`Named::rules`].
+    rules: u64,
     booking: Booking,
     settled: bool,
 }
@@ -30,7 +30,7 @@ impl Spent {
     /// Corrects its key to what was used. A key that was forgotten and came back under other limits has
     /// nothing of this booking; one that was changed to other limits says so by its epoch.
     pub fn correct(&mut self, key: &mut Key, now: Time, actual: u64) {
-        if key.named.number() == self.named {
+        if key.named.rules() == self.rules {
             let limits = &key.named.limits;
             limits.settle(&mut key.state, now, &mut self.booking, actual);
         }
@@ -41,10 +41,9 @@ impl Scene<'_> {
     /// A permit that nobody has to give back; remembered for a while, because it may be settled.
     pub fn spent(&mut self, key: KeyId, named: &Named, booking: Booking) -> u64 {
         self.book.paced.trim(self.now);
-        let named = named.number();
         let serial = self.book.recent.push(Spent {
             key,
-            named,
+            rules: named.rules(),
             booking,
             settled: false,
         });
@@ -59,7 +58,7 @@ impl Scene<'_> {
         let serial = self.next_serial();
         let spent = Spent {
             key: key.id,
-            named: key.named.number(),
+            rules: key.named.rules(),
             booking,
             settled: false,
         };
@@ -98,7 +97,7 @@ impl Scene<'_> {
         }
         // The key was as new and has been forgotten; it may still have to take what was used beyond
         // the estimate. Where nobody uses these limits any more, nobody would notice.
-        if let Some(named) = memory.names.find(spent.named) {
+        if let Some(named) = memory.names.find(spent.rules) {
             let mut key = Key::fresh(spent.key, named, now);
             spent.correct(&mut key, now, actual);
             self.insert(keys, key);

@@ -6,7 +6,7 @@ use super::names::{KeyId, Named};
 use super::scene::Scene;
 use super::wait::{Stage, Wait};
 use crate::decision::Status;
-use crate::limit::decide::Booking;
+use crate::limit::decide::{Booking, Outcome};
 use crate::limit::time::{Span, Time};
 use crate::op::Sink;
 use crate::queue::Queue;
@@ -26,29 +26,55 @@ impl Scene<'_> {
             .find(id, &self.memory.names)
             .expect("it was made if it was not there");
         self.expire(key);
-        self.start_due(key);
-        // Under the limits it was booked under: they may change now.
-        let unbooked = self.unbook(key, until);
         self.adopt(key, named);
+        self.start_due(key);
+        let unbooked = match self.is_moved(key, until) {
+            true => self.unbook(key),
+            false => Vec::new(),
+        };
         key.named.limits.penalize(&mut key.state, self.now, until);
         self.rebook(key, unbooked);
         self.end_hopeless(key);
         self.pump(key);
     }
 
-    /// Takes back what is booked, in its order, if a new penalty until then concerns it: that is if it
-    /// lasts beyond those before and beyond the first time that is booked.
-    fn unbook(&mut self, key: &mut Key, until: Time) -> Vec<(u64, Booking)> {
+    /// Whether a new penalty until then concerns what is booked: it lasts beyond those before and beyond the
+    /// first time that is booked.
+    fn is_moved(&self, key: &Key, until: Time) -> bool {
+        let first = key.live.as_ref().and_then(|live| live.booked.first());
+        let due = first.and_then(|serial| self.book.waits[serial].due);
+        until > key.state.blocked_until() && due.is_some_and(|due| until > due)
+    }
+
+    /// Before the limits change: takes back what is booked, to be booked under the new ones. What cannot be
+    /// given back whole, because somebody booked after it who does not wait here, stays as it is.
+    pub fn unbook_for_others(&mut self, key: &mut Key) -> Vec<(u64, Booking)> {
+        self.start_due(key);
         let Some(live) = &key.live else {
             return Vec::new();
         };
-        let first = live
+        let bookings = live
             .booked
-            .first()
-            .and_then(|serial| self.book.waits[serial].due);
-        if until <= key.state.blocked_until() || first.is_none_or(|due| until <= due) {
-            return Vec::new();
+            .iter()
+            .filter_map(|serial| self.booking(*serial));
+        match key.named.limits.can_unbook(&key.state, bookings) {
+            true => self.unbook(key),
+            false => Vec::new(),
         }
+    }
+
+    fn booking(&self, serial: u64) -> Option<&Booking> {
+        match &self.book.waits[&serial].stage {
+            Stage::Booked(booking) => Some(booking),
+            Stage::Queued => None,
+        }
+    }
+
+    /// Takes back what is booked, in its order.
+    fn unbook(&mut self, key: &mut Key) -> Vec<(u64, Booking)> {
+        let Some(live) = &key.live else {
+            return Vec::new();
+        };
         let mut unbooked = Vec::with_capacity(live.booked.len());
         for &serial in &live.booked {
             match std::mem::replace(&mut self.wait_mut(serial).stage, Stage::Queued) {
@@ -61,29 +87,33 @@ impl Scene<'_> {
         unbooked
     }
 
-    /// Books anew, in the same order, or denies what would now start after its deadline. All in one go,
-    /// many as they may be: every answer on this key, when a call can start and whether that is in time,
+    /// Books anew, in the same order, or ends what would now start after its deadline, or never. All in one
+    /// go, many as they may be: every answer on this key, when a call can start and whether that is in time,
     /// goes by where the last booking ends, so none can be given before.
-    fn rebook(&mut self, key: &mut Key, unbooked: Vec<(u64, Booking)>) {
-        let mut late = Vec::new();
+    pub fn rebook(&mut self, key: &mut Key, unbooked: Vec<(u64, Booking)>) {
+        let mut ending = Vec::new();
         for (serial, old) in unbooked {
             let limits = &key.named.limits;
             let latest = self.wait_mut(serial).deadline.unwrap_or(Time::MAX);
             match limits.rebook(&mut key.state, self.now, &old, latest) {
-                Some(booking) => {
+                Ok(booking) => {
                     let at = booking.at();
                     self.wait_mut(serial).stage = Stage::Booked(booking);
                     self.arm(serial, Some(at));
                 }
-                None => {
+                Err(why) => {
                     limits.release(&mut key.state, &old);
-                    late.push(serial);
+                    ending.push((serial, why));
                 }
             }
         }
         // When all are booked: only then is it known when to come back.
-        for serial in late {
-            self.end(key, serial, Status::Denied);
+        for (serial, why) in ending {
+            let status = match why {
+                Outcome::Never => Status::Never,
+                _ => Status::Denied,
+            };
+            self.end(key, serial, status);
         }
     }
 

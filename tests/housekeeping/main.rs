@@ -189,7 +189,7 @@ fn bookings_that_their_callers_sleep_to() {
     for _ in 0..WAITS {
         permits.push(call(|| world.memory.pace(&limiter, &on(&key, 1, EVER))).permit);
     }
-    for permit in permits.into_iter().rev().take(50_000) {
+    for permit in permits.into_iter().take(50_000).rev() {
         assert_eq!(call(|| world.memory.release(permit)), Ok);
     }
 }
@@ -234,4 +234,30 @@ fn many_names() {
             kept.push(named);
         }
     }
+}
+
+/// Beside a semaphore whose leases end: when to come back is told without a copy of all there is.
+#[test]
+fn a_denial_copies_no_log() {
+    let world = World::new();
+    let lease = Span::secs(60);
+    let limiter = world.limiter("n", [leased(70, lease), slide(2 * MANY, Span::secs(3_600))]);
+    let weights = [0, 1];
+    let key = 0u64.to_le_bytes();
+    let logged = Request {
+        weights: limiter::op::Weights::Each(&weights),
+        ..on(&key, 1, Some(Span::ZERO))
+    };
+    for _ in 0..MANY {
+        assert_eq!(world.memory.acquire_blocking(&limiter, &logged).status, Ok);
+        world.pass(Span(1));
+    }
+    for _ in 0..70 {
+        take(&world.memory, &limiter, 0);
+    }
+    let asked = on(&key, 1, Some(Span::ZERO));
+    let denied = call(|| world.memory.acquire_blocking(&limiter, &asked));
+    assert_eq!((denied.status, denied.retry_after_us), (Denied, lease.0));
+    let peeked = call(|| world.memory.peek(&limiter, &asked));
+    assert_eq!((peeked.status, peeked.retry_after_us), (Denied, lease.0));
 }

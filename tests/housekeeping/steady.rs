@@ -256,3 +256,17 @@ fn words_of_lost_leases_that_nobody_takes_are_bounded_and_counted() {
     assert_eq!(queue.len(), Queue::MOST_LOST);
     assert_eq!(world.totals().overloaded, 70_000 - Queue::MOST_LOST as u64);
 }
+
+#[test]
+fn of_too_many_bookings_ahead_those_that_are_due_first_can_be_given_back() {
+    let world = World::new();
+    let limiter = world.limiter("n", [tb(1, 1, SEC)]);
+    let permits: Vec<u64> = (0..70_000)
+        .map(|_| world.memory.pace(&limiter, &ask(1, EVER)).permit)
+        .collect();
+    assert_eq!(world.memory.census().paced, 65_536);
+    // The first was for now.
+    assert_eq!(world.memory.settle(permits[1], 1), Status::Ok);
+    assert_eq!(world.memory.release(permits[65_536]), Status::Ok);
+    assert_eq!(world.memory.release(permits[65_537]), Status::Stale);
+}

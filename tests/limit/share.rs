@@ -65,10 +65,24 @@ fn what_has_no_rate_is_the_same_in_parts() {
     }
 }
 
+/// The same units would need a period of more than ten years; a tenth of them does not.
+#[test]
+fn a_slow_rate_of_many_units_is_divided_too() {
+    for rule in [
+        bucket(100, 100, MAX_PERIOD.0),
+        pacer(0, 100, MAX_PERIOD.0, 500),
+        interval(100, 100, MAX_PERIOD.0, false),
+    ] {
+        let parts = single(rule).share(10);
+        assert!(Key::new(parts.limits().to_vec()).pace(10).is_ok());
+    }
+}
+
 proptest! {
     #![proptest_config(cases(2_000))]
 
-    /// A part of a bucket is a bucket of exactly that part of the rate, or none where no bucket is so slow.
+    /// A part of a bucket is a bucket of exactly that part of the rate; of less, where no bucket has so long a
+    /// period; or none, where no bucket is so slow.
     #[test]
     fn a_rate_is_divided_exactly(
         capacity in 1..100u64,
@@ -86,14 +100,19 @@ proptest! {
                 prop_assert_eq!(bucket.capacity(), (capacity / parts).max(1));
                 let (a, b) = (whole.rate(), bucket.rate());
                 let product = |x: u64, y: u64| u128::from(x) * u128::from(y);
-                prop_assert_eq!(
-                    product(a.units(), b.period()),
-                    product(b.units(), a.period()) * u128::from(parts)
-                );
+                let whole_rate = product(a.units(), b.period());
+                let all_parts = product(b.units(), a.period()) * u128::from(parts);
+                prop_assert!(all_parts <= whole_rate);
+                if product(a.period(), parts) <= u128::from(MAX_PERIOD.0) {
+                    prop_assert_eq!(all_parts, whole_rate);
+                }
             }
             other => {
+                let rate = whole.rate();
                 prop_assert_eq!(other.kind(), Kind::Never);
-                prop_assert!(u128::from(period) * u128::from(parts) > u128::from(MAX_PERIOD.0));
+                prop_assert!(u128::from(rate.period()) * u128::from(parts) > u128::from(MAX_PERIOD.0));
+                // A bucket that holds one and takes more than a hundred years to fill is none, either.
+                prop_assert!(rate.units() < parts || capacity < parts);
             }
         }
     }

@@ -390,3 +390,105 @@ fn a_clock_that_steps_back_gives_nothing_twice_and_stalls_nothing() {
     world.pass(SEC);
     world.takes(&limiter, 1);
 }
+
+/// What is booked when the limits change is booked under the new ones: a later penalty moves it once, and it
+/// can be cancelled whole.
+#[test]
+fn what_is_booked_before_a_change_of_limits_is_charged_once() {
+    let world = World::new();
+    let queue = world.queue();
+    let limiter = world.limiter("n", [tb(1, 1, SEC)]);
+    world.takes(&limiter, 1);
+    let ops: Vec<u64> = (0..10)
+        .map(|_| world.waits(&limiter, &queue, ask(1, EVER)))
+        .collect();
+    let faster = world.limiter("n", [tb(1, 2, SEC)]);
+    assert_eq!(world.denied(&faster, 1), Span::millis(10_500));
+    world.memory.penalize(&faster, b"", Span::millis(1_500));
+    assert_eq!(
+        world.denied(&faster, 1),
+        Span::millis(10_500),
+        "as they were told"
+    );
+    world.pass(Span::millis(1_500));
+    assert_eq!(answers(&queue), [(ops[0], Ok)]);
+    for op in ops[1..].iter().rev() {
+        assert_eq!(world.memory.cancel(*op, false), Ok);
+    }
+    assert_eq!(world.denied(&faster, 1), Span::millis(500));
+}
+
+#[test]
+fn who_waits_for_a_booked_time_follows_lowered_limits() {
+    let world = World::new();
+    let queue = world.queue();
+    let limiter = world.limiter("n", [tb(2, 10, SEC)]);
+    world.takes(&limiter, 2);
+    let patient = world.waits(&limiter, &queue, ask(1, EVER));
+    let late = world.waits(&limiter, &queue, ask(1, Some(SEC)));
+    let heavy = world.waits(&limiter, &queue, ask(2, EVER));
+    let slower = world.limiter("n", [tb(1, 1, SEC)]);
+    assert_eq!(world.denied(&slower, 1), Span::secs(2));
+    let mut ended = done(&queue);
+    ended.sort_by_key(|decision| decision.op);
+    let ended: Vec<_> = ended.iter().map(|d| (d.op, d.status)).collect();
+    assert_eq!(ended, [(late, Denied), (heavy, Never)]);
+    world.pass(SEC);
+    assert_eq!(answers(&queue), [(patient, Ok)]);
+    assert_eq!(world.denied(&slower, 1), SEC);
+}
+
+/// Between them somebody booked who sleeps by himself: he keeps his time, and they keep theirs.
+#[test]
+fn what_cannot_be_given_back_keeps_its_time_under_other_limits() {
+    let world = World::new();
+    let queue = world.queue();
+    let limiter = world.limiter("n", [tb(1, 1, SEC)]);
+    world.takes(&limiter, 1);
+    let op = world.waits(&limiter, &queue, ask(1, EVER));
+    let paced = world.memory.pace(&limiter, &ask(1, EVER));
+    assert_eq!(paced.retry_after_us, 2_000_000);
+    let slower = world.limiter("n", [tb(1, 1, Span::secs(10))]);
+    assert!(world.denied(&slower, 1) >= Span::secs(2));
+    world.pass(SEC);
+    assert_eq!(answers(&queue), [(op, Ok)]);
+}
+
+/// A version is a number to tell newer from older by; it changes nothing of what was taken.
+#[test]
+fn a_permit_is_settled_also_after_a_change_of_nothing_but_the_version() {
+    let world = World::new();
+    let rule = || [tb(10, 1, Span::secs(1_000))];
+    let first = world.versioned("n", 1, rule());
+    let permit = world.takes(&first, 4);
+    let paced = world.takes(&first, 1);
+    drop(first);
+    let second = world.versioned("n", 2, rule());
+    assert_eq!(world.remaining(&second), 5);
+    for n in 0..1_000u32 {
+        world.limiter(&n.to_string(), rule());
+    }
+    assert_eq!(world.memory.settle(permit, 1), Ok);
+    assert_eq!(world.remaining(&second), 8);
+    assert_eq!(world.memory.settle(paced, 6), Ok);
+    assert_eq!(world.remaining(&second), 3);
+    let third = world.versioned("n", 3, [tb(10, 2, Span::secs(1_000))]);
+    let permit = world.takes(&second, 1);
+    drop((second, third));
+    world.versioned("n", 3, rule());
+    assert_eq!(world.memory.settle(permit, 9), Ok);
+}
+
+/// A handle that is closed has not taken back what it said.
+#[test]
+fn limits_stay_the_newest_when_their_handle_is_gone() {
+    let world = World::new();
+    let old = world.versioned("n", 1, [tb(100, 1, SEC)]);
+    world.takes(&old, 1);
+    drop(world.versioned("n", 2, [tb(5, 1, SEC)]));
+    for n in 0..1_000u32 {
+        world.limiter(&n.to_string(), [sem(1)]);
+    }
+    assert_eq!(world.try_(&old, 6).status, Never);
+    assert_eq!(world.memory.peek(&old, &ask(0, EVER)).limit, 5);
+}

@@ -1,0 +1,134 @@
+//! What changes a whole key: a penalty, which moves what is booked; a reset; and other limits.
+use crate::limit::booking::Booking;
+use crate::limit::bounds::MAX_AHEAD;
+use crate::limit::decide::{KeyState, Limits, Outcome};
+use crate::limit::rule::{Charge, Kind};
+use crate::limit::time::Time;
+use crate::limit::weights::Weights;
+
+impl Limits {
+    /// Admits nothing before `until`. Bookings that are made stay; see [`rebook`](Limits::rebook).
+    pub fn penalize(&self, key: &mut KeyState, now: Time, until: Time) {
+        let until = until.min(now + MAX_AHEAD);
+        if until > now.max(key.blocked_until()) {
+            key.ahead_mut().blocked_until = until;
+        }
+    }
+
+    /// Whether [unbooking](Limits::unbook) gives back all that these took: they are the newest, but for
+    /// such as are cancelled, and were made under these limits. In their order.
+    pub fn can_unbook<'b>(
+        &self,
+        key: &KeyState,
+        bookings: impl DoubleEndedIterator<Item = &'b Booking>,
+    ) -> bool {
+        let Some(ahead) = &key.ahead else {
+            return bookings.count() == 0;
+        };
+        let mut newest = ahead.seq;
+        for booking in bookings.rev() {
+            while ahead.has_parked(newest) {
+                newest -= 1;
+            }
+            if (booking.seq, booking.epoch) != (newest, ahead.epoch) {
+                return false;
+            }
+            newest -= 1;
+        }
+        true
+    }
+
+    /// Takes back what bookings took of rates, for each to be booked anew. They are not due yet, and in
+    /// their order. Of one that others have booked after, or that was made under other limits, the slot
+    /// passes unused.
+    pub fn unbook<'b>(
+        &self,
+        key: &mut KeyState,
+        now: Time,
+        bookings: impl DoubleEndedIterator<Item = &'b Booking>,
+    ) {
+        for booking in bookings.rev() {
+            debug_assert!(booking.at > now, "a due booking is admitted");
+            self.cancel_rates(key, now, booking.clone());
+        }
+    }
+
+    /// Books anew what was [unbooked](Limits::unbook), not earlier than it was. Otherwise nothing is booked,
+    /// and why: it would be later than `latest`, or never.
+    pub fn rebook(
+        &self,
+        key: &mut KeyState,
+        now: Time,
+        booking: &Booking,
+        latest: Time,
+    ) -> Result<Booking, Outcome> {
+        let rate = |charge: &Charge| match charge {
+            Charge::Semaphore(_) => 0,
+            charge => charge.weight(),
+        };
+        let weights = match booking.charges.all() {
+            [charge] => Weights::One(rate(charge)),
+            charges => Weights::Each(charges.iter().map(rate).collect()),
+        };
+        let at = match self.decide(key, now, &weights).outcome {
+            Outcome::Never => return Err(Outcome::Never),
+            Outcome::Later(at) | Outcome::TooFar(at) => at.max(booking.at),
+            Outcome::Admit | Outcome::Release => booking.at.max(key.base(now)),
+        };
+        if at > latest {
+            return Err(Outcome::Later(at));
+        }
+        // Where only a semaphore was taken, these are all zero.
+        let mut moved = self.take(key, now, at, &weights);
+        let charges = moved.charges.all_mut().iter_mut();
+        for (new, old) in charges.zip(booking.charges.all()) {
+            if let Charge::Semaphore(weight) = old {
+                *new = Charge::Semaphore(*weight);
+            }
+        }
+        Ok(moved)
+    }
+
+    /// Makes the key as good as new. What was taken before can be neither cancelled nor settled any
+    /// more, nor released: whoever holds it holds nothing.
+    pub fn reset(&self, key: &mut KeyState, now: Time) {
+        let needed = self.rates_fresh_at(key);
+        key.states = self.fresh(now).states;
+        let ahead = key.ahead_mut();
+        ahead.booked_until = Time(0);
+        ahead.blocked_until = Time(0);
+        ahead.next_epoch(needed);
+    }
+
+    /// Nothing changes for a key that comes from those limits to these.
+    pub fn same_rules(&self, from: &Limits) -> bool {
+        let mut pairs = self.limits().iter().zip(from.limits());
+        pairs.all(|(limit, old)| limit.rule == old.rule)
+    }
+
+    /// Makes a key that was used under the limits `from`, of the same shape, one of these limits.
+    /// What was taken before can be released, but neither cancelled nor settled any more.
+    pub fn reconfigure(&self, from: &Limits, key: &mut KeyState, now: Time) {
+        let base = key.base(now);
+        let needed = from.rates_fresh_at(key);
+        let pairs = self.limits().iter().zip(from.limits());
+        for ((limit, old), state) in pairs.zip(key.states.all_mut()) {
+            if limit.rule != old.rule {
+                limit.rule.reconfigure(&old.rule, state, now, base);
+            }
+        }
+        if !self.same_rules(from) {
+            key.ahead_mut().next_epoch(needed);
+        }
+    }
+
+    fn rates_fresh_at(&self, key: &KeyState) -> Time {
+        let rates = self.limits().iter().zip(key.states.all());
+        rates
+            .filter(|(limit, _)| limit.rule.kind() != Kind::Semaphore)
+            .map(|(limit, state)| limit.rule.fresh_at(state))
+            .max()
+            .unwrap_or(Time(0))
+            .max(key.ahead.as_ref().map_or(Time(0), |a| a.needed_until()))
+    }
+}
