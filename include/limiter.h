@@ -238,8 +238,9 @@
 /*
  * At most `capacity` units are held at once. First in, first out over all processes. A permit lives
  * for `lease_ms` and is renewed in the background while it is held. So what a killed process held
- * on Redis is free again within its lease and the allowance for a server's clock that jumps: 350 ms
- * or a twentieth of the lease, whichever is longer.
+ * on Redis is free again within its lease, or within 350 ms and four fifths of a lease below 1750
+ * ms; and what is not renewed, within its lease and 350 ms or a twentieth of it, whichever is
+ * longer.
  */
 #define LIMITER_SEMAPHORE 1
 

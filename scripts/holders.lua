@@ -5,12 +5,14 @@
 -- are what it holds, or what it asked for; deadline is that of a wait (0: none); booking is what a granted
 -- id took.
 -- ARGV: 4 the caller's longest lease; 5 claim, 6 allowance, 7 life of a wait, in microseconds; 8 the
--- caller's channel; 9 the era of the permits it holds here, or ''; 10 a fresh era. Operations:
+-- caller's channel; 9 the era of the permits it holds here, or ''; 10 a fresh era; 11 is 1 if PUBLISH tells
+-- when nobody hears: in a cluster others than this server's own listeners may. Operations:
 --   A id wait lease weights   acquire, or ask again
 --   R id dead                 release; dead > 0 keeps the id out for so long
 --   C id dead                 end a wait, or return the grant that came before
 --   N id lease era weights    renew
--- A grant out of the queue is a claim: it is over soon unless its process asks for it again. A confirmed
+-- A grant out of the queue is a claim: it is over soon unless its process asks for it again, and sooner if
+-- nobody hears of it: then the process is gone, or asks for its waits before they end. A confirmed
 -- holder has an allowance on top of its lease, for a server's clock that steps forward.
 --
 -- Any of the four keys may get lost. Their sizes must agree with the key's text, else all begins anew in
@@ -45,7 +47,7 @@ function holders_of.begin(limits, key, known, now, answer, next_arg, next_weight
   local life, channel, known_era = tonumber(ARGV[7]), ARGV[8], ARGV[9]
   local call = redis.call
   local people = key.people or {0, 0, 0, 0, 0, 0, 0, 0, 0}
-  local notes, begun, changed = {}, {}, false
+  local notes, unheard, begun, changed = {}, {}, {}, false
   local semaphore
   for i, limit in ipairs(limits) do
     if limit.holds then semaphore = semaphore or i end
@@ -119,6 +121,7 @@ function holders_of.begin(limits, key, known, now, answer, next_arg, next_weight
   local function drop_holder(id, one)
     call('ZREM', E, 'h' .. id)
     call('HDEL', I, id)
+    unheard[id] = nil
     people[HELD] = people[HELD] - 1
     for i, limit in ipairs(limits) do
       if limit.holds then
@@ -153,7 +156,7 @@ function holders_of.begin(limits, key, known, now, answer, next_arg, next_weight
   end
 
   local function tell(to, letter, id)
-    if to ~= '' then notes[#notes + 1] = {to, letter .. ' ' .. id} end
+    if to ~= '' then notes[#notes + 1] = {to, letter .. ' ' .. id, id} end
   end
 
   -- Strictly in order: only the head is ever granted.
@@ -179,6 +182,7 @@ function holders_of.begin(limits, key, known, now, answer, next_arg, next_weight
         local booking = commit(limits, key, now, max(at, now), weights)
         hold(head, weights, one.channel, booking, claim)
         tell(one.channel, 'G', head)
+        unheard[head] = alive
       end
     end
   end
@@ -272,6 +276,7 @@ function holders_of.begin(limits, key, known, now, answer, next_arg, next_weight
     local booking = parse_booking(one.booking, limits)
     local at = booking and booking.at or now
     ends('h' .. id, max(now, at) + span + allowance)
+    unheard[id] = nil
     return answer('O', nil, max(0, at - now), at, one.fence, 0, one.booking)
   end
 
@@ -410,7 +415,11 @@ function holders_of.begin(limits, key, known, now, answer, next_arg, next_weight
       if (renew or begun[4]) and counts > 0 then call('PEXPIRE', I, px) end
     end
     -- Whoever may not publish is no reason to stop half way: the heartbeat makes it good.
-    for _, note in ipairs(notes) do redis.pcall('PUBLISH', note[1], note[2]) end
+    for _, note in ipairs(notes) do
+      local heard, till = redis.pcall('PUBLISH', note[1], note[2]), unheard[note[3]]
+      local claimed = heard == 0 and till and ARGV[11] == '1' and score('h', note[3])
+      if claimed then call('ZADD', E, show(min(tonumber(till), tonumber(claimed))), 'h' .. note[3]) end
+    end
     local till = max(people[GRACE], people[FENCE] + 1 + min(key.skew, DAY))
     -- The text outlives the rest: what is left alone looks like a loss.
     if people[KEPT] > 0 then till = max(till, people[KEPT] + 1000000) end

@@ -3,7 +3,7 @@
 -- KEYS: 1 the key's text; with a semaphore three more, see holders.lua; then one for each sliding log, see
 -- sliding_log.lua.
 -- ARGV: 1 not_after, 0 for none; below 0: what time it is, if not the server's; 2 "version;limits"; 3 when
--- they were opened, by the server's clock; 0 or less: so long ago; with a semaphore seven more, see
+-- they were opened, by the server's clock; 0 or less: so long ago; with a semaphore eight more, see
 -- holders.lua; then the operations:
 --   T weights count        take, so often; B does the same, see fast.lua
 --   P wait weights         book a time at most so far ahead; wait < 0 is without limit
@@ -21,7 +21,7 @@ version = version + 0
 local limits = parse_limits(params)
 local opened = ARGV[3] + 0
 if opened <= 0 then opened = max(0, raw_now + opened) end
-local arg = holders_of and 11 or 4
+local arg = holders_of and 12 or 4
 local dirty, used = false, false
 
 local known, key, now = stored and true, nil, nil

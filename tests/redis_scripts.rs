@@ -68,6 +68,10 @@ fn now() -> u64 {
 }
 
 fn batch(target: &Target, now: Option<u64>) -> Batch<'_> {
+    batch_of(target, now, true)
+}
+
+fn batch_of(target: &Target, now: Option<u64>, tells_unheard: bool) -> Batch<'_> {
     let head = Head {
         now: now.map(Time),
         not_after: None,
@@ -85,6 +89,7 @@ fn batch(target: &Target, now: Option<u64>) -> Batch<'_> {
             claim: LONG,
             allowance: Span(350_000),
             life: LONG,
+            tells_unheard,
         },
     )
 }
@@ -134,6 +139,7 @@ fn a_real_server_answers_as_the_embedded_one() {
     for (i, limits) in shapes().iter().enumerate() {
         let target = Target::new("l", format!("n{i}").as_bytes(), limits);
         let embedded = embedded::Server::new();
+        embedded.data.unheard.set(true);
         let mut random = Random::new(i as u64 + 1);
         let mut bookings = vec![];
         let mut time = now();
@@ -196,6 +202,42 @@ fn what_comes_late_does_nothing() {
         assert!(matches!(Reply::read(&reply, 1), Ok(Reply::Late(_))));
     }
     assert_eq!(server.ask::<u64>(&["DBSIZE"]), 0);
+}
+
+#[test]
+fn a_grant_that_nobody_hears_of_ends_with_the_wait_unless_it_is_confirmed() {
+    let server = Server::start();
+    let semaphore = Rule::Semaphore(Semaphore::new(5, LONG, true).unwrap());
+    let target = Target::new("l", b"n", &limits(vec![semaphore]));
+    let key = names(&target)[1].clone();
+    let ends = |letter, id| server.ask::<Option<u64>>(&["ZSCORE", &key, &format!("{letter}{id}")]);
+    // Where PUBLISH counts all who hear, and in a cluster.
+    for (first, counts) in [(1, true), (3, false)] {
+        let [holder, waiter] = [first, first + 1].map(Id);
+        let say = |now, op: &dyn Fn(&mut Batch)| {
+            let mut asked = batch_of(&target, Some(now), counts);
+            op(&mut asked);
+            call(&server, &asked.on(b"k")).unwrap();
+        };
+        let take = |id| move |batch: &mut Batch| batch.acquire(id, None, LONG, &Weights::One(5));
+        let now = now();
+        say(now, &take(holder));
+        say(now + 1, &take(waiter));
+        let wait = ends('w', waiter).expect("it waits");
+        say(now + 1000, &|batch| batch.release(holder, None));
+        let claim = ends('h', waiter).expect("it is granted");
+        assert_eq!(claim, if counts { wait } else { wait + 999 });
+        // Confirmed by its process, in the call that grants it or later.
+        say(now + 1000, &take(waiter));
+        assert!(ends('h', waiter) > Some(claim));
+        say(now + 1001, &take(holder));
+        say(now + 1002, &|batch| {
+            batch.release(waiter, None);
+            take(holder)(batch);
+        });
+        assert!(ends('h', holder) > Some(now + 1002 + LONG.0));
+        say(now + 1003, &|batch| batch.release(holder, None));
+    }
 }
 
 #[test]

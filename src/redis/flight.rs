@@ -221,6 +221,7 @@ impl Flight {
                     claim: life.claim,
                     allowance: life.allowance,
                     life: life.wait,
+                    tells_unheard: !redis.options.link.endpoint.is_cluster(),
                 };
                 named.target.holding(head, holding)
             }

@@ -51,20 +51,21 @@ impl Scene<'_> {
         let op = self.number(serial);
         let wait = &self.shard.waits[&serial];
         let hold = wait.hold.as_ref().expect("it asked for a semaphore");
-        let deadline =
-            trip.sent + wait.key.named.life().lasts(hold.terms.lease) + answer.retry_after;
+        let Terms { lease, renew, tell } = hold.terms;
+        let lasts = wait.key.named.life().lasts(lease, renew);
+        let deadline = trip.sent + lasts + answer.retry_after;
         let held = Held {
             key: wait.key.clone(),
             id: hold.id,
-            lease: hold.terms.lease,
-            renew: hold.terms.renew,
+            lease,
+            renew,
             era: trip.era.expect("a semaphore has one"),
             deadline,
             armed: deadline,
             renew_at: None,
             booking: answer.booking.clone(),
             settled: false,
-            tell: Tell::of(&wait.sink, op, wait.user_data).filter(|_| hold.terms.tell),
+            tell: Tell::of(&wait.sink, op, wait.user_data).filter(|_| tell),
             wait: Some(serial),
             weights: wait.weights.clone(),
         };
@@ -267,7 +268,8 @@ impl Scene<'_> {
         };
         match heard.as_ref().map(|answers| &answers[0]) {
             Ok(answer) if answer.outcome == Outcome::Done => {
-                let lasts = trip.sent + held.key.named.life().lasts(lease) + answer.retry_after;
+                let lasts = held.key.named.life().lasts(lease, held.renew);
+                let lasts = trip.sent + lasts + answer.retry_after;
                 held.era = trip.era.expect("a semaphore has one");
                 // Without renewal the caller says how long it lives, which may be shorter than before.
                 held.deadline = match held.renew || held.wait.is_some() {
@@ -323,7 +325,7 @@ impl Held {
     fn renewal(&self, lease: Span) -> Op {
         Op::Renew {
             id: self.id,
-            lease,
+            lease: self.key.named.life().asked(lease, self.renew),
             era: self.era,
             weights: self.weights.clone(),
         }

@@ -78,19 +78,30 @@ impl Life {
 
     /// How long a lease lasts here: a little less than in Redis, which counts it from later on and whose
     /// clock may be faster.
-    pub fn lasts(&self, lease: Span) -> Span {
+    pub fn lasts(&self, lease: Span, renewed: bool) -> Span {
         let (thousandths, besides) = self.early;
+        let lease = self.asked(lease, renewed);
         Span((lease.0 - lease.0 / 1000 * thousandths).saturating_sub(besides.0))
     }
 
+    /// What Redis is asked for. It gives an allowance on top, so that a renewed lease is less by that:
+    /// what a killed process held is back within its lease. Where that would take too much, by a fifth.
+    pub fn asked(&self, lease: Span, renewed: bool) -> Span {
+        match renewed {
+            true => Span(lease.0 - self.allowance.0.min(lease.0 / 5)),
+            false => lease,
+        }
+    }
+
     pub fn new(lease: Span) -> Life {
-        let claim = lease.clamp(Span::secs(1), Span::secs(2));
+        // Both together are no longer than a lease: a wait of a process that is gone may be granted last.
+        let wait = Span(lease.0 / 2).clamp(Span::millis(500), Span::secs(2));
         Life {
             lease,
             allowance: Span::millis(350).max(Span(lease.0 / 20)),
-            claim,
-            wait: claim,
-            beat: Span(lease.0 / 3).clamp(Span::millis(50), Span::millis(500)),
+            claim: wait,
+            wait,
+            beat: Span(wait.0 / 4),
             early: (10, Span::millis(1)),
         }
     }
@@ -109,13 +120,14 @@ impl Scene<'_> {
     pub fn question(&mut self, serial: u64, deadline: Option<Time>) -> (Arc<Key>, Op, Id) {
         let now = self.now;
         let wait = self.shard.waits.get_mut(&serial).expect("it waits");
+        let life = wait.key.named.life();
         let hold = wait.hold.as_mut().expect("it waits for a semaphore");
         hold.asked = now;
         hold.noted = false;
         let op = Op::Acquire {
             id: hold.id,
             deadline,
-            lease: hold.terms.lease,
+            lease: life.asked(hold.terms.lease, hold.terms.renew),
             weights: wait.weights.clone(),
         };
         let (key, id) = (wait.key.clone(), hold.id);
@@ -186,7 +198,8 @@ impl Scene<'_> {
             return self.grant(serial, answer);
         }
         let named = &self.shard.waits[&serial].key.named;
-        let lasts = named.life().lasts(self.hold_of(serial).terms.lease);
+        let Terms { lease, renew, .. } = self.hold_of(serial).terms;
+        let lasts = named.life().lasts(lease, renew);
         if trip.sent + lasts + answer.retry_after <= self.now {
             // The lease was over before the answer came.
             if matches!(self.shard.waits[&serial].stage, Stage::Asked) {

@@ -20,6 +20,8 @@ pub struct Data {
     /// Microseconds.
     pub now: Cell<u64>,
     pub published: RefCell<Vec<(String, String)>>,
+    /// Nobody listens to what is published.
+    pub unheard: Cell<bool>,
     pub writes: Cell<usize>,
 }
 
@@ -167,7 +169,7 @@ impl Data {
                 self.published
                     .borrow_mut()
                     .push((args[1].clone(), args[2].clone()));
-                Reply::Number(1.0)
+                Reply::Number(if self.unheard.get() { 0.0 } else { 1.0 })
             }
             _ if name.starts_with('Z') => self.sorted(name, args),
             _ if name.starts_with('H') => self.hash(name, args),

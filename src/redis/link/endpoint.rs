@@ -49,6 +49,10 @@ pub struct Endpoint {
 }
 
 impl Endpoint {
+    pub fn is_cluster(&self) -> bool {
+        matches!(self.topology, Topology::Cluster(_))
+    }
+
     /// `redis://[user][:password@]host[:port][/db]`, `rediss://` for TLS,
     /// `unix:///path[?db=n]` (also `redis+unix://`), `redis-cluster://host:port,host:port`,
     /// `redis-sentinel://host:port,host:port/master[/db]`. User, password, path and master name are

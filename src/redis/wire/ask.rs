@@ -64,6 +64,8 @@ pub struct Holding<'a> {
     pub allowance: Span,
     /// How long a wait lasts unless it is asked for again.
     pub life: Span,
+    /// Publishing a note tells whether anybody hears it. In a cluster it does not.
+    pub tells_unheard: bool,
 }
 
 /// Operations on one key, in their order.
@@ -130,7 +132,8 @@ impl Target {
             .push_number(holding.life.0)
             .push(holding.channel)
             .push(known)
-            .push(holding.fresh.to_string());
+            .push(holding.fresh.to_string())
+            .push_number(holding.tells_unheard.into());
         batch
     }
 

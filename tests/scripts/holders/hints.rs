@@ -45,6 +45,7 @@ impl Crowd {
                 claim: LEASE,
                 allowance: Span::ZERO,
                 life: Span::secs(1),
+                tells_unheard: true,
             },
         );
         op(&mut batch);

@@ -153,12 +153,13 @@ impl Run {
                 claim: Span::secs(2),
                 allowance: Span::ZERO,
                 life: Span::secs(1_000_000),
+                tells_unheard: true,
             },
         );
         op(&mut batch);
         let call = batch.on(KEY);
         let text = |arg: &[u8]| String::from_utf8_lossy(arg).into_owned();
-        let asked: Vec<String> = call.args.iter().skip(10).map(text).collect();
+        let asked: Vec<String> = call.args.iter().skip(11).map(text).collect();
         self.seen.push(format!("{} {asked:?}", now.0));
         let reply = self
             .server

@@ -220,6 +220,7 @@ impl World {
                 claim: Span(CLAIM),
                 allowance: Span(self.mode.allowance()),
                 life: Span(LIFE),
+                tells_unheard: true,
             },
         );
         for op in ops {
