@@ -38,9 +38,16 @@ impl Memory {
             op::Weights::Each(_) => return refused(request, Status::Invalid),
         };
         let id = named.key(request.key);
-        self.at(id.shard(), |keys, scene| {
-            scene.ask(keys, named, id, request, weights, asker)
-        })
+        let mut asker = asker;
+        loop {
+            let answer = self.at(id.shard(), |keys, scene| {
+                scene.ask(keys, named, id, request, &weights, &mut asker)
+            });
+            // Without one, the key was brought up to date meanwhile.
+            if let Some(decision) = answer {
+                return decision;
+            }
+        }
     }
 }
 
@@ -69,40 +76,41 @@ impl Scene<'_> {
         named: &Arc<Named>,
         id: KeyId,
         request: &Request,
-        weights: Weights,
-        mut asker: Asker,
-    ) -> Decision {
+        weights: &Weights,
+        asker: &mut Asker,
+    ) -> Option<Decision> {
         if let Err(status) = self.open() {
-            return refused(request, status);
+            return Some(refused(request, status));
         }
         #[cfg(test)]
         assert!(request.key != b"a bug", "asked for by a test");
         let decision = match keys.slot(id) {
-            Some(slot) => match self.decide_plain(named, id, slot, request, &weights, &asker) {
+            Some(slot) => match self.decide_plain(named, id, slot, request, weights, asker) {
                 Some(decision) => decision,
                 None => {
                     let key = slot.full(id, &self.memory.names);
                     self.refresh(key, named);
-                    self.decide(key, request, weights, &mut asker)
+                    if self.is_behind(key) {
+                        return None;
+                    }
+                    self.decide(key, request, weights, asker)
                 }
             },
             None => {
                 let mut key = Key::fresh(id, named.current(), self.now);
                 let keep = key.named.limits.starts_empty() && !matches!(asker, Asker::Peek);
-                let decision = self.decide(&mut key, request, weights, &mut asker);
+                let decision = self.decide(&mut key, request, weights, asker);
                 if keep || decision.permit != 0 || key.live.is_some() {
                     self.insert(keys, key);
                 }
                 decision
             }
         };
-        self.hear(
-            Decision {
-                user_data: request.user_data,
-                ..decision
-            },
-            asker,
-        )
+        let decision = Decision {
+            user_data: request.user_data,
+            ..decision
+        };
+        Some(self.hear(decision, std::mem::replace(asker, Asker::Try)))
     }
 
     /// Brings a key up to the present: leases that are over, limits that have changed.
@@ -208,13 +216,13 @@ impl Scene<'_> {
         &mut self,
         key: &mut Key,
         request: &Request,
-        weights: Weights,
+        weights: &Weights,
         asker: &mut Asker,
     ) -> Decision {
         if weights.is_zero() {
             return self.numbers(key, Status::Ok, None);
         }
-        let verdict = self.verdict(key, &weights);
+        let verdict = self.verdict(key, weights);
         let limit = asker.patience(request).map(|patience| self.now + patience);
         let in_time = |at: Time| limit.is_none_or(|limit| at <= limit);
         match (verdict.outcome, &asker) {
@@ -227,12 +235,12 @@ impl Scene<'_> {
                 self.wait(key, request, weights, Some(at), asker)
             }
             (Outcome::Release, _)
-                if limit != Some(self.now) && in_time(self.soonest(key, &weights)) =>
+                if limit != Some(self.now) && in_time(self.soonest(key, weights)) =>
             {
                 self.wait(key, request, weights, None, asker)
             }
             _ => {
-                let refusal = self.refusal(key, &weights, verdict);
+                let refusal = self.refusal(key, weights, verdict);
                 if !matches!(asker, Asker::Peek) {
                     self.count_refusal(refusal.status);
                 }
@@ -275,7 +283,7 @@ impl Scene<'_> {
         &mut self,
         key: &mut Key,
         request: &Request,
-        weights: Weights,
+        weights: &Weights,
         at: Time,
         asker: &mut Asker,
     ) -> Decision {
@@ -286,7 +294,7 @@ impl Scene<'_> {
         let booking = key
             .named
             .limits
-            .commit(&mut key.state, self.now, at, &weights);
+            .commit(&mut key.state, self.now, at, weights);
         let (permit, fence) = match asker {
             Asker::Pace => (self.paced(key, booking), 0),
             Asker::Sink(sink) => {
@@ -309,7 +317,7 @@ impl Scene<'_> {
         &mut self,
         key: &mut Key,
         request: &Request,
-        weights: Weights,
+        weights: &Weights,
         at: Option<Time>,
         asker: &mut Asker,
     ) -> Decision {
@@ -335,7 +343,7 @@ impl Scene<'_> {
         let (op, serial) = self.memory.next_op(self.book.index);
         let wait = Box::new(Wait {
             key: key.id,
-            weights,
+            weights: weights.clone(),
             sink,
             user_data: request.user_data,
             terms,

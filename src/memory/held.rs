@@ -1,6 +1,7 @@
 //! Permits: what is granted, released, renewed, settled, and ends by itself.
 
 use super::keys::{Key, Keys};
+use super::leave::{Rest, SOME};
 use super::names::{KeyId, Named};
 use super::scene::Scene;
 use crate::decision::Status;
@@ -243,17 +244,27 @@ impl Scene<'_> {
         self.stats.overloaded.add(untold);
     }
 
-    /// Ends the leases that are over, whether or not the timer has got to it. The caller pumps.
+    /// Ends the leases that are over, whether or not the timer has got to it. If there are many, the call
+    /// goes on with the rest. The caller pumps.
     pub fn expire(&mut self, key: &mut Key) -> bool {
-        let mut any = false;
-        while let Some(&(ends, serial)) = key.live.as_ref().and_then(|live| live.permits.first()) {
-            if ends > self.now {
+        for n in 0.. {
+            let first = key.live.as_ref().and_then(|live| live.permits.first());
+            let over = first.copied().filter(|(ends, _)| *ends <= self.now);
+            let Some((_, serial)) = over else {
+                return n > 0;
+            };
+            if n == SOME {
+                self.rest.insert(Rest::Key(key.id));
                 break;
             }
             self.lose(key, serial);
-            any = true;
         }
-        any
+        true
+    }
+
+    /// What is left to do on a key may change what it answers.
+    pub fn is_behind(&self, key: &Key) -> bool {
+        self.rest.contains(&Rest::Key(key.id))
     }
 
     /// A lease may have ended.

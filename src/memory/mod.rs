@@ -11,6 +11,7 @@ mod admit;
 mod census;
 mod held;
 mod keys;
+mod leave;
 mod names;
 mod paced;
 mod scene;
@@ -236,27 +237,6 @@ impl Memory {
         }
         let give_back = |untaken: &Decision| self.return_grant(untaken);
         cancel_completed(op, detach, &self.queues, &self.callbacks, give_back)
-    }
-
-    /// Ends all waits of requests with this `user_data`, those of parked threads included. Answers how
-    /// many there were.
-    pub fn cancel_waits(&self, user_data: u64) -> usize {
-        let shards = 0..Numbers::SHARDS;
-        shards
-            .map(|i| self.at(i, |keys, scene| scene.cancel_tagged(keys, user_data)))
-            .sum()
-    }
-
-    /// Nobody polls a queue any more: its waits are detached, grants that were not polled given back.
-    pub fn free_queue(&self, queue: &Arc<Queue>) {
-        // From here on a grant that comes finds nobody to take it.
-        let unpolled = queue.free();
-        for i in 0..Numbers::SHARDS {
-            self.at(i, |keys, scene| scene.detach_queue(keys, queue));
-        }
-        for decision in unpolled {
-            self.return_grant(&decision);
-        }
     }
 
     /// Gives back what an untaken completion granted.

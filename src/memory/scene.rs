@@ -1,13 +1,16 @@
 //! One shard with its lock held: where everything that concerns its keys is decided.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::Memory;
 use super::held::Held;
 use super::keys::{Key, Keys};
+use super::leave::{Leaving, Rest};
 use super::paced::Paced;
 use super::spent::Spent;
 use super::wait::Wait;
+use crate::callback::Callbacks;
 use crate::decision::Status;
 use crate::limit::time::Time;
 use crate::op::Wakes;
@@ -38,6 +41,8 @@ pub(super) struct Book {
     pub waits: BTreeMap<u64, Box<Wait>>,
     /// The same by what they are cancelled by: `user_data`, serial.
     pub tags: BTreeSet<(u64, u64)>,
+    /// Waits that are being ended, by the operation before which they came.
+    pub leaving: BTreeMap<u64, Leaving>,
     /// The latest epoch of a key; see [`super::keys::Live`].
     pub epoch: u64,
 }
@@ -47,8 +52,27 @@ pub(super) struct Scene<'a> {
     pub memory: &'a Memory,
     pub book: &'a mut Book,
     pub now: Time,
-    pub wakes: Wakes,
+    pub wakes: &'a mut Wakes,
     pub stats: &'a Stripe,
+    pub rest: BTreeSet<Rest>,
+}
+
+/// Wakes whom something was delivered to, also when a bug unwinds: they were told, and are told once. To be
+/// made before the lock is taken, so that it is released by then.
+struct Waking<'a> {
+    wakes: Wakes,
+    callbacks: &'a Callbacks,
+}
+
+impl Drop for Waking<'_> {
+    fn drop(&mut self) {
+        let wakes = std::mem::take(&mut self.wakes);
+        let wake = AssertUnwindSafe(|| wakes.wake(self.callbacks));
+        match std::thread::panicking() {
+            true => drop(catch_unwind(wake)),
+            false => wake.0(),
+        }
+    }
 }
 
 impl Shard {
@@ -65,6 +89,7 @@ impl Shard {
                 ended: Vec::new(),
                 waits: BTreeMap::new(),
                 tags: BTreeSet::new(),
+                leaving: BTreeMap::new(),
                 epoch: 0,
             },
         }
@@ -75,12 +100,30 @@ impl Shard {
 const SWEPT: usize = 32;
 
 impl Memory {
-    /// Acts on a shard at the present time, then wakes whom that concerns.
+    /// Acts on a shard at the present time, then wakes whom that concerns; then does what is left, with the
+    /// shard free for others in between.
     pub(super) fn at<R>(
         &self,
         shard: usize,
         act: impl FnOnce(&mut Keys, &mut Scene<'_>) -> R,
     ) -> R {
+        let (result, mut rest) = self.once(shard, act);
+        while let Some(next) = rest.pop_first() {
+            let ((), more) = self.once(shard, |keys, scene| scene.go_on(keys, next));
+            rest.extend(more);
+        }
+        result
+    }
+
+    fn once<R>(
+        &self,
+        shard: usize,
+        act: impl FnOnce(&mut Keys, &mut Scene<'_>) -> R,
+    ) -> (R, BTreeSet<Rest>) {
+        let mut waking = Waking {
+            wakes: Wakes::default(),
+            callbacks: &self.callbacks,
+        };
         let mut guard = self.shards[shard].lock();
         let Shard { keys, book } = &mut *guard;
         let mut scene = Scene {
@@ -88,15 +131,13 @@ impl Memory {
             book,
             // Read under the lock, so that a key never sees time run backwards.
             now: self.clock.now(),
-            wakes: Wakes::default(),
+            wakes: &mut waking.wakes,
             stats: self.stats.stripe(shard),
+            rest: BTreeSet::new(),
         };
         scene.sweep(SWEPT);
         let result = act(keys, &mut scene);
-        let wakes = scene.wakes;
-        drop(guard);
-        wakes.wake(&self.callbacks);
-        result
+        (result, scene.rest)
     }
 }
 
@@ -115,5 +156,51 @@ impl Scene<'_> {
         let forgotten = keys.insert(key, self.now, &self.memory.names);
         self.stats.keys.add(1);
         self.stats.keys.sub(forgotten as u64);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, mpsc};
+
+    use super::*;
+    use crate::clock::Clock;
+    use crate::decision::Decision;
+    use crate::limit::time::Span;
+    use crate::memory::Options;
+    use crate::op::{Relay, Sink};
+    use crate::permit::Numbers;
+
+    #[test]
+    fn who_was_told_before_a_bug_unwound_is_woken() {
+        let options = Options {
+            max_waiting: 1,
+            max_penalty: Span::secs(1),
+            lease: Span::secs(1),
+            numbers: Numbers::new(0),
+        };
+        let clock = Arc::new(Clock::virtual_clock());
+        let memory = Memory::new(clock, options, Arc::default(), Callbacks::new(None));
+        let (tell, told) = mpsc::channel();
+        let then = {
+            let memory = memory.clone();
+            move |decision: Decision| {
+                memory.at(3, |_, _| ());
+                tell.send(decision.status).unwrap();
+            }
+        };
+        let bug = catch_unwind(AssertUnwindSafe(|| {
+            memory.at(3, |_, scene| {
+                let relay = Relay {
+                    then: Box::new(then),
+                    op: 1,
+                    queue: None,
+                };
+                scene.deliver(Sink::Relay(relay), Decision::of(Status::Denied));
+                panic!("a bug");
+            })
+        }));
+        assert!(bug.is_err());
+        assert_eq!(told.try_recv(), Ok(Status::Denied));
     }
 }

@@ -4,6 +4,7 @@ use std::sync::atomic::Ordering;
 
 use super::held::Terms;
 use super::keys::{Key, Keys};
+use super::leave::{Rest, SOME};
 use super::names::KeyId;
 use super::scene::Scene;
 use crate::decision::{Decision, Status};
@@ -126,18 +127,27 @@ impl Scene<'_> {
     }
 
     /// Admits those at the head of the queue as far as the limits allow. To be called whenever
-    /// something was given back, or somebody left.
+    /// something was given back, or somebody left. If many wait for semaphores, the call goes on with the
+    /// rest. Where there are only rates, those that a reset put in the queue are booked in one go: nobody
+    /// else's answer could be given before.
     pub fn pump(&mut self, key: &mut Key) {
         // Nobody may have asked since the limits were changed.
         if !key.named.is_newest() {
             let named = key.named.clone();
             self.adopt(key, &named);
         }
-        while let Some(serial) = key
-            .live
-            .as_ref()
-            .and_then(|live| live.queue.first().copied())
-        {
+        for n in 0.. {
+            let first = key.live.as_ref().and_then(|live| live.queue.first());
+            let Some(&serial) = first else { return };
+            if key.named.limits.holds() {
+                if n == SOME {
+                    self.rest.insert(Rest::Key(key.id));
+                    return;
+                }
+                if self.is_leaving(serial) {
+                    return;
+                }
+            }
             let wait = &self.book.waits[&serial];
             let deadline = wait.deadline.unwrap_or(Time::MAX);
             if deadline < self.now {
@@ -162,7 +172,6 @@ impl Scene<'_> {
     /// Ends waits that became too heavy for limits that were lowered, as far as nobody has looked yet: some
     /// at each call, there may be very many. True if there were any; then the caller pumps.
     pub fn end_hopeless(&mut self, key: &mut Key) -> bool {
-        const SOME: usize = 256;
         let Some(live) = &mut key.live else {
             return false;
         };
@@ -200,6 +209,10 @@ impl Scene<'_> {
                 // Leases that end at this very time make room first.
                 self.expire(key);
                 self.pump(key);
+                if self.is_behind(key) {
+                    self.rest.insert(Rest::Wait(serial));
+                    return;
+                }
                 let queued = self
                     .book
                     .waits

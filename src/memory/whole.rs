@@ -4,12 +4,11 @@ use std::sync::Arc;
 use super::keys::{Key, Keys};
 use super::names::{KeyId, Named};
 use super::scene::Scene;
-use super::wait::{Stage, Wait};
+use super::wait::Stage;
 use crate::decision::Status;
 use crate::limit::decide::{Booking, Outcome};
 use crate::limit::time::{Span, Time};
 use crate::op::Sink;
-use crate::queue::Queue;
 
 /// Records of permits that a reset drops itself; more are dropped by the calls that follow.
 const ENDED: usize = 256;
@@ -147,10 +146,18 @@ impl Scene<'_> {
     /// Ends a wait. False: it is over already. A detached one does not hear of it, except a thread, which
     /// would wait for ever.
     pub fn cancel(&mut self, keys: &mut Keys, serial: u64, detach: bool) -> bool {
-        self.wait_due(keys, serial);
-        let Some(wait) = self.book.waits.get(&serial) else {
+        let Some(id) = self.take_out(keys, serial, detach) else {
             return false;
         };
+        let key = keys.find(id, &self.memory.names);
+        self.pump(key.expect("its wait was there a moment ago"));
+        true
+    }
+
+    /// [`Scene::cancel`], of which the caller pumps the key it answers.
+    pub fn take_out(&mut self, keys: &mut Keys, serial: u64, detach: bool) -> Option<KeyId> {
+        self.wait_due(keys, serial);
+        let wait = self.book.waits.get(&serial)?;
         let silent = detach && !matches!(wait.sink, Sink::Thread(_));
         let key = keys
             .find(wait.key, &self.memory.names)
@@ -161,26 +168,7 @@ impl Scene<'_> {
             self.end(key, serial, Status::Cancelled);
         }
         self.stats.cancelled.add(1);
-        self.pump(key);
-        true
-    }
-
-    /// Ends all waits with this `user_data`, in the order in which they came. Answers how many there were.
-    pub fn cancel_tagged(&mut self, keys: &mut Keys, user_data: u64) -> usize {
-        let theirs = self.book.tags.range((user_data, 0)..=(user_data, u64::MAX));
-        let serials: Vec<u64> = theirs.map(|(_, serial)| *serial).collect();
-        let cancelled = |serial: &u64| self.cancel(keys, *serial, false);
-        serials.into_iter().filter(cancelled).count()
-    }
-
-    /// Detaches all waits whose completions would go to a queue, in the order in which they came.
-    pub fn detach_queue(&mut self, keys: &mut Keys, queue: &Arc<Queue>) {
-        let theirs = |wait: &Wait| matches!(&wait.sink, Sink::Queue(of) if Arc::ptr_eq(of, queue));
-        let waits = self.book.waits.iter().filter(|(_, wait)| theirs(wait));
-        let serials: Vec<u64> = waits.map(|(serial, _)| *serial).collect();
-        for serial in serials {
-            self.cancel(keys, serial, true);
-        }
+        Some(key.id)
     }
 
     /// Ends everything: waits with CLOSED, permits are released, keys forgotten.

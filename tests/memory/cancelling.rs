@@ -7,7 +7,9 @@ use limiter::callback;
 use limiter::decision::Decision;
 use limiter::decision::Status::{self, *};
 use limiter::limit::time::Span;
+use limiter::memory::Named;
 use limiter::op::{Request, Sink};
+use limiter::queue::Queue;
 
 use crate::kit::*;
 
@@ -269,4 +271,54 @@ fn a_detached_callback_is_not_called_and_its_grant_returned() {
     go.send(()).unwrap();
     assert_eq!(world.memory.shutdown(None), Ok);
     assert_eq!(called.load(Ordering::SeqCst), 0);
+}
+
+/// One of them has to move up when the one before it goes, if they do not go together.
+#[test]
+fn of_waits_that_end_together_none_is_admitted() {
+    let world = World::new();
+    let limiter = world.limiter("n", [sem(10)]);
+    let (ours, theirs) = (world.queue(), world.queue());
+    let tagged = |weight, user_data| Request {
+        user_data,
+        ..ask(weight, EVER)
+    };
+    for together in [
+        (|world, _| world.memory.cancel_waits(7)) as fn(&World, &Arc<Queue>) -> usize,
+        |world, queue| {
+            world.memory.free_queue(queue);
+            2
+        },
+    ] {
+        let held = world.takes(&limiter, 5);
+        world.waits(&limiter, &ours, tagged(10, 7));
+        world.waits(&limiter, &ours, tagged(5, 7));
+        let other = world.waits(&limiter, &theirs, tagged(4, 8));
+        assert_eq!(together(&world, &ours), 2);
+        let granted = done(&theirs);
+        assert_eq!(
+            (granted.len(), granted[0].op, granted[0].status),
+            (1, other, Ok)
+        );
+        assert_eq!(
+            granted[0].fence,
+            fence(&world, &limiter) - 1,
+            "nobody else was granted"
+        );
+        if let std::result::Result::Ok(left) = ours.poll(9, Some(Duration::ZERO)) {
+            assert!(left.iter().all(|decision| decision.status == Cancelled));
+        }
+        for permit in [held, granted[0].permit] {
+            assert_eq!(world.memory.release(permit), Ok);
+        }
+        world.pass(SEC);
+    }
+    assert_eq!(world.totals().cancelled, 4);
+}
+
+/// The fencing number of a grant made now.
+fn fence(world: &World, limiter: &Arc<Named>) -> u64 {
+    let granted = world.try_(limiter, 1);
+    assert_eq!(world.memory.release(granted.permit), Ok);
+    granted.fence
 }

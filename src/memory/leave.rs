@@ -1,0 +1,282 @@
+//! What there may be very much of is done some at a time, so that nobody else waits long for the shard: waits
+//! that end together, and what a call leaves over.
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use super::Memory;
+use super::keys::Keys;
+use super::names::KeyId;
+use super::scene::Scene;
+use super::wait::Wait;
+use crate::op::Sink;
+use crate::permit::Numbers;
+use crate::queue::Queue;
+
+/// Permits or waits that are seen to while a shard is locked.
+pub(super) const SOME: usize = 256;
+
+/// What is still to be done after a call has held its shard for long enough; the same call does it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Rest {
+    /// Leases of a key that are over, and those who wait for what they held.
+    Key(KeyId),
+    /// A wait that is due, once its key is up to date.
+    Wait(u64),
+}
+
+/// Waits that are about to end together. None of them is admitted meanwhile, nor passed by others.
+#[derive(Clone)]
+pub(super) enum Leaving {
+    Tagged(u64),
+    Of(Arc<Queue>),
+}
+
+impl Leaving {
+    fn has(&self, wait: &Wait) -> bool {
+        match (self, &wait.sink) {
+            (Leaving::Tagged(tag), _) => wait.user_data == *tag,
+            (Leaving::Of(queue), Sink::Queue(of)) => Arc::ptr_eq(of, queue),
+            (Leaving::Of(_), _) => false,
+        }
+    }
+}
+
+/// How far those of one shard have got.
+struct Progress<'a> {
+    who: &'a Leaving,
+    /// Who came later stays.
+    before: u64,
+    from: u64,
+    ended: usize,
+    keys: BTreeSet<KeyId>,
+}
+
+impl Memory {
+    /// Ends all waits of requests with this `user_data`, those of parked threads included, in the order in
+    /// which they came. Answers how many there were.
+    pub fn cancel_waits(&self, user_data: u64) -> usize {
+        self.leave(&Leaving::Tagged(user_data))
+    }
+
+    /// Nobody polls a queue any more: its waits are detached, grants that were not polled given back.
+    pub fn free_queue(&self, queue: &Arc<Queue>) {
+        // From here on a grant that comes finds nobody to take it.
+        let unpolled = queue.free();
+        self.leave(&Leaving::Of(queue.clone()));
+        for decision in unpolled {
+            self.return_grant(&decision);
+        }
+    }
+
+    fn leave(&self, who: &Leaving) -> usize {
+        let before = self.operations.next();
+        let one = |shard| {
+            let mut progress = Progress {
+                who,
+                before,
+                from: 0,
+                ended: 0,
+                keys: BTreeSet::new(),
+            };
+            while self.at(shard, |keys, scene| scene.leave_some(keys, &mut progress)) {}
+            progress.ended
+        };
+        (0..Numbers::SHARDS).map(one).sum()
+    }
+}
+
+impl Scene<'_> {
+    /// Whether a wait is about to end with others.
+    pub fn is_leaving(&self, serial: u64) -> bool {
+        let mut leaving = self.book.leaving.iter();
+        leaving.any(|(before, who)| serial < *before && who.has(&self.book.waits[&serial]))
+    }
+
+    /// Ends the next of those who leave. False: those were the last; only then others move up.
+    fn leave_some(&mut self, keys: &mut Keys, progress: &mut Progress) -> bool {
+        let (from, before) = (progress.from, progress.before);
+        let next: Vec<u64> = match progress.who {
+            Leaving::Tagged(tag) => {
+                let theirs = self.book.tags.range((*tag, from)..(*tag, before));
+                theirs.take(SOME).map(|(_, serial)| *serial).collect()
+            }
+            Leaving::Of(_) => {
+                let all = self.book.waits.range(from..before);
+                all.take(SOME).map(|(serial, _)| *serial).collect()
+            }
+        };
+        let more = next.len() == SOME;
+        if more {
+            self.book.leaving.insert(before, progress.who.clone());
+            progress.from = next[SOME - 1] + 1;
+        }
+        let detach = matches!(progress.who, Leaving::Of(_));
+        for serial in next {
+            if progress.who.has(&self.book.waits[&serial])
+                && let Some(key) = self.take_out(keys, serial, detach)
+            {
+                progress.ended += 1;
+                progress.keys.insert(key);
+            }
+        }
+        if !more {
+            self.book.leaving.remove(&before);
+            let keys = std::mem::take(&mut progress.keys);
+            self.rest.extend(keys.into_iter().map(Rest::Key));
+        }
+        more
+    }
+
+    /// Goes on with what a call has left over.
+    pub fn go_on(&mut self, keys: &mut Keys, rest: Rest) {
+        match rest {
+            Rest::Wait(serial) => self.wait_due(keys, serial),
+            Rest::Key(id) => {
+                if let Some(key) = keys.find(id, &self.memory.names) {
+                    self.expire(key);
+                    self.pump(key);
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use super::*;
+    use crate::callback::Callbacks;
+    use crate::clock::Clock;
+    use crate::decision::Status;
+    use crate::limit::decide::Limits;
+    use crate::limit::rule::{Limit, Rule};
+    use crate::limit::semaphore::Semaphore;
+    use crate::limit::time::Span;
+    use crate::memory::{Named, Options};
+    use crate::op::{Relay, Request, Weights};
+    use crate::stats::Stats;
+
+    const MANY: u64 = 10_000;
+
+    struct Crowd {
+        memory: Arc<Memory>,
+        named: Arc<Named>,
+        /// How many still waited when the first was told.
+        waiting: Arc<AtomicU64>,
+        told: Arc<AtomicU64>,
+    }
+
+    impl Crowd {
+        fn new(rule: Semaphore) -> Crowd {
+            let options = Options {
+                max_waiting: 2 * MANY as usize,
+                max_penalty: Span::secs(60),
+                lease: Span::secs(60),
+                numbers: Numbers::new(0),
+            };
+            let clock = Arc::new(Clock::virtual_clock());
+            let memory = Memory::new(clock, options, Arc::default(), Callbacks::new(None));
+            let limit = Limit {
+                rule: Rule::Semaphore(rule),
+                per_call: false,
+            };
+            Crowd {
+                named: memory.limiter(b"n", Limits::new(vec![limit], 0).unwrap()),
+                memory,
+                waiting: Arc::default(),
+                told: Arc::default(),
+            }
+        }
+
+        fn try_(&self, weight: u64) -> Status {
+            let request = Request {
+                weights: Weights::Same(weight),
+                ..Request::TRY
+            };
+            self.memory.acquire_blocking(&self.named, &request).status
+        }
+
+        fn gather(&self) {
+            for _ in 0..MANY {
+                let stats: Arc<Stats> = self.memory.stats().clone();
+                let (waiting, told) = (self.waiting.clone(), self.told.clone());
+                let then = move |_| {
+                    if told.fetch_add(1, Ordering::Relaxed) == 0 {
+                        waiting.store(stats.totals().waiting, Ordering::Relaxed);
+                    }
+                };
+                let relay = Relay {
+                    then: Box::new(then),
+                    op: 1,
+                    queue: None,
+                };
+                let request = Request {
+                    wait: None,
+                    user_data: 7,
+                    ..Request::TRY
+                };
+                let pending = self
+                    .memory
+                    .acquire(&self.named, &request, Sink::Relay(relay));
+                assert_eq!(pending.status, Status::Pending);
+            }
+        }
+
+        /// Nobody is told with the shard locked: so it was free while most still waited.
+        #[track_caller]
+        fn assert_told_in_turns(&self) {
+            assert_eq!(self.told.load(Ordering::Relaxed), MANY);
+            let waiting = self.waiting.load(Ordering::Relaxed);
+            assert!(waiting >= MANY - 2 * SOME as u64, "{waiting}");
+        }
+    }
+
+    fn semaphore(renew: bool) -> Semaphore {
+        Semaphore::new(MANY, Span::secs(60), renew).unwrap()
+    }
+
+    #[test]
+    fn a_release_that_admits_very_many_lets_others_in_between() {
+        let crowd = Crowd::new(semaphore(true));
+        let request = Request {
+            weights: Weights::Same(MANY),
+            ..Request::TRY
+        };
+        let held = crowd.memory.acquire_blocking(&crowd.named, &request);
+        crowd.gather();
+        assert_eq!(crowd.memory.release(held.permit), Status::Ok);
+        crowd.assert_told_in_turns();
+    }
+
+    #[test]
+    fn cancelled_together_they_let_others_in_between() {
+        let crowd = Crowd::new(semaphore(true));
+        assert_eq!(crowd.try_(MANY), Status::Ok);
+        crowd.gather();
+        assert_eq!(crowd.memory.cancel_waits(7), MANY as usize);
+        crowd.assert_told_in_turns();
+    }
+
+    #[test]
+    fn leases_that_end_together_let_others_in_between_and_their_room_is_there_at_once() {
+        for waiting in [true, false] {
+            let crowd = Crowd::new(semaphore(false));
+            for _ in 0..MANY {
+                assert_eq!(crowd.try_(1), Status::Ok);
+            }
+            if waiting {
+                crowd.gather();
+            }
+            // The timer has not got to it.
+            let over = crowd.memory.clock_now() + Span::secs(60);
+            crowd.memory.clock.show(over);
+            if waiting {
+                assert_eq!(crowd.try_(1), Status::Denied);
+                crowd.assert_told_in_turns();
+            } else {
+                assert_eq!(crowd.try_(MANY), Status::Ok);
+            }
+        }
+    }
+}
