@@ -52,7 +52,7 @@ func TestAcquireHonoursTheContext(t *testing.T) {
 					t.Errorf("%v is %v", err, target)
 				}
 			}
-			if d, err := l.Peek("k"); err != nil || d.RetryAfter > time.Hour || d.RetryAfter < time.Hour-time.Minute {
+			if d, err := l.Peek(bg, "k"); err != nil || d.RetryAfter > time.Hour || d.RetryAfter < time.Hour-time.Minute {
 				t.Errorf("it was charged: %+v, %v", d, err)
 			}
 		})
@@ -244,7 +244,7 @@ func TestLostLease(t *testing.T) {
 			t.Fatal(err)
 		}
 		c.Advance(999 * time.Millisecond)
-		if err := p.Renew(0); err != nil {
+		if err := p.Renew(bg, 0); err != nil {
 			t.Fatal(err)
 		}
 		c.Advance(999 * time.Millisecond)

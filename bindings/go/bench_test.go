@@ -101,7 +101,7 @@ func BenchmarkTryMany64(b *testing.B) {
 		requests[i].Key = strconv.Itoa(i)
 	}
 	for b.Loop() {
-		if _, err := l.TryMany(requests...); err != nil {
+		if _, err := l.TryMany(bg, requests...); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -100,7 +100,7 @@ func cShutdown(client clientHandle, timeoutMS int32) Status {
 	return Status(C.limiter_client_shutdown(client, C.int32_t(timeoutMS)))
 }
 
-func cFreeClient(client clientHandle) { C.limiter_client_free(client) }
+func cFreeClient(client clientHandle) Status { return Status(C.limiter_client_free(client)) }
 
 func cNewLimiter(client clientHandle, name string, limits []Limit) (limiterHandle, error) {
 	raw := make([]C.limiter_limit, len(limits)+1) // one more, so that it has an address

@@ -14,7 +14,7 @@ import (
 type Client struct {
 	handle clientHandle
 	gate   gate
-	slots  chan struct{} // remote backends: bounds the blocking calls, each of which takes a thread
+	slots  chan struct{} // remote backends: bounds the round trips, each of which takes a thread
 	log    *logPipe
 
 	mu      sync.Mutex
@@ -24,8 +24,9 @@ type Client struct {
 
 var _ io.Closer = (*Client)(nil)
 
-// remoteCalls is how many calls without a context may block on a remote backend at a time.
-const remoteCalls = 16
+// remoteCalls is how many round trips may be under way at a time. Each takes a thread while it is,
+// and the library sends together what comes together.
+const remoteCalls = 32
 
 const closeTimeout = 5 * time.Second
 
@@ -62,18 +63,21 @@ func Open(url string, options ...ClientOption) (*Client, error) {
 	// Memory only: what runs in the background is ended by Close. Freeing waits until no call can
 	// be inside, which the collector knows best. A client with a reactor that is never closed is
 	// never collected.
-	runtime.AddCleanup(c, func(owned ownedClient) {
-		go func() {
-			cFreeClient(owned.handle)
-			owned.log.close()
-		}()
-	}, ownedClient{c.handle, log})
+	runtime.AddCleanup(c, func(owned ownedClient) { go owned.free(cFreeClient) }, ownedClient{c.handle, log})
 	return c, nil
 }
 
 type ownedClient struct {
 	handle clientHandle
 	log    *logPipe
+}
+
+// free ends the client. Where it could not wait for all of its background, that may still write to
+// the log's pipe, whose number must then not become somebody else's: the pipe is kept.
+func (o ownedClient) free(free func(clientHandle) Status) {
+	if free(o.handle) == StatusOK {
+		o.log.close()
+	}
 }
 
 // Close is Shutdown with five seconds. Closing twice is harmless.
@@ -131,33 +135,22 @@ func (c *Client) loop() (*reactor, error) {
 	return c.reactor, nil
 }
 
-// block takes a slot for a call that may block its thread.
-func (c *Client) block() {
-	if c.slots != nil {
-		c.slots <- struct{}{}
-	}
-}
-
-func (c *Client) unblock() {
-	if c.slots != nil {
-		<-c.slots
-	}
-}
-
 // remote says that even a call that does not wait for a limit waits for the backend.
 func (c *Client) remote() bool { return c.slots != nil }
 
-// Advance lets time pass on a virtual clock. What falls due on the way happens in order and at its
-// own time; goroutines that it admits run soon after. ErrUnsupported on every other clock.
+// Advance lets time pass on a virtual clock: whole microseconds, or ErrInvalid. What falls due on the
+// way happens in order and at its own time; goroutines that it admits run soon after.
+// ErrUnsupported on every other clock.
 func (c *Client) Advance(d time.Duration) error {
-	if d < 0 {
+	if d < 0 || d%time.Microsecond != 0 {
 		return &Error{StatusInvalid, "a clock cannot advance by " + d.String()}
 	}
 	defer runtime.KeepAlive(c)
 	return failure(cAdvance(c.handle, uint64(d/time.Microsecond)))
 }
 
-// SetClock sets a virtual clock. Backwards is what a clock that steps back does to a limiter: no
+// SetClock sets a virtual clock, which shows whole microseconds: what t has below is dropped.
+// Backwards is what a clock that steps back does to a limiter: no
 // time has passed, and it goes on from there.
 func (c *Client) SetClock(t time.Time) error {
 	us := t.UnixMicro()

@@ -80,6 +80,7 @@ func TestNewLimiterRefusesWhatIsOutOfRange(t *testing.T) {
 		{"part of a microsecond", []Limit{TokenBucket(1, 1, 1500*time.Nanosecond)}, "1.5µs"},
 		{"negative", []Limit{SlidingLog(1, -time.Second)}, "-1s"},
 		{"lease", []Limit{Semaphore(1).Lease(-1)}, "lease"},
+		{"lease of none", []Limit{Semaphore(1).Lease(0)}, "lease"},
 		{"longest", []Limit{FixedWindow(1, math.MaxInt64/1000*1000)}, "period"},
 		{"flag of another kind", []Limit{Semaphore(1).Interval()}, ""},
 		{"earn", []Limit{Pacer(1, time.Second, 1).BurstEarn(1001)}, "earn"},
@@ -153,16 +154,16 @@ func TestCloseEndsEveryWaitAndLaterCalls(t *testing.T) {
 	}
 	_, acquire := l.Acquire(context.Background(), "")
 	_, try := l.TryAcquire("")
-	_, pace := rate.Pace("")
-	_, peek := l.Peek("")
-	_, many := l.TryMany(Request{})
+	_, pace := rate.Pace(bg, "")
+	_, peek := l.Peek(bg, "")
+	_, many := l.TryMany(bg, Request{})
 	_, made := c.NewLimiter("later", Semaphore(1))
 	for verb, err := range map[string]error{
 		"Acquire": acquire, "TryAcquire": try, "Pace": pace, "Peek": peek, "NewLimiter": made, "TryMany": many,
 		"Wait":     rate.Wait(context.Background(), ""),
 		"Do":       l.Do(context.Background(), "", func(context.Context) error { t.Error("ran"); return nil }),
-		"Reset":    l.Reset(""),
-		"Penalize": l.Penalize("", time.Second),
+		"Reset":    l.Reset(bg, ""),
+		"Penalize": l.Penalize(bg, "", time.Second),
 	} {
 		if !errors.Is(err, ErrClosed) {
 			t.Errorf("%s: %v", verb, err)
@@ -254,6 +255,23 @@ func TestDescriptorsAreGivenBack(t *testing.T) {
 	})
 }
 
+// What could not be waited for may still write to the log, so its pipe stays.
+func TestLogPipeOutlivesABackgroundThatGoesOn(t *testing.T) {
+	for status, kept := range map[Status]bool{StatusOK: false, StatusTimeout: true, StatusWouldDeadlock: true} {
+		pipe, err := openLogPipe(slog.New(slog.DiscardHandler), slog.LevelInfo)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ownedClient{log: pipe}.free(func(clientHandle) Status { return status })
+		if _, err := pipe.write.Write([]byte("1late\n")); (err == nil) != kept {
+			t.Errorf("%v: %v", status, err)
+		}
+		if kept {
+			pipe.close()
+		}
+	}
+}
+
 func TestClock(t *testing.T) {
 	c := open(t, WithVirtualClock())
 	before := c.Now()
@@ -269,8 +287,10 @@ func TestClock(t *testing.T) {
 	if got := c.Now(); !got.Equal(before.Add(time.Hour)) {
 		t.Errorf("it is %v", got)
 	}
-	if err := c.Advance(-1); !errors.Is(err, ErrInvalid) {
-		t.Errorf("backwards: %v", err)
+	for _, d := range []time.Duration{-1, 1, time.Second + 999} {
+		if err := c.Advance(d); !errors.Is(err, ErrInvalid) {
+			t.Errorf("by %v: %v", d, err)
+		}
 	}
 	if err := c.SetClock(time.Unix(-1, 0)); !errors.Is(err, ErrInvalid) {
 		t.Errorf("before 1970: %v", err)

@@ -104,7 +104,7 @@ func pacerStep(t *testing.T, i int, v *vector, c *Client, l *Limiter) {
 	ms := func(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 	var got float64
 	if s.Op == "pace" {
-		p, err := l.Pace("", Weight(units(s.Weight)))
+		p, err := l.Pace(bg, "", Weight(units(s.Weight)))
 		if err != nil {
 			t.Fatalf("step %d: %v", i, err)
 		}
@@ -128,7 +128,7 @@ func tryStep(t *testing.T, i int, v *vector, _ *Client, l *Limiter) {
 
 func wakeStep(t *testing.T, i int, v *vector, _ *Client, l *Limiter) {
 	s := &v.Steps[i]
-	p, err := l.Pace("")
+	p, err := l.Pace(bg, "")
 	if err != nil {
 		t.Fatalf("step %d: %v", i, err)
 	}

@@ -54,8 +54,14 @@
 // All types are safe for concurrent use. A waiting goroutine costs no operating system thread: one
 // goroutine for each client, parked in the runtime's network poller, hands out the grants. It is
 // started by the first call that needs it and ended by [Client.Close]. Calls on memory return
-// without waiting for it unless they have to wait. On Redis, the calls without a context take one
-// round trip, bounded by [WithCommandTimeout], and at most 16 of them are under way at a time.
+// without waiting for it unless they have to wait.
+//
+// On Redis, Pace, Peek, Reset, Penalize, TryMany, Settle and Renew take one round trip, which
+// [WithCommandTimeout] bounds, and a thread for that long; at most 32 of a client are under way at a
+// time, and more wait for their turn as long as their context lasts. A context that ends meanwhile
+// returns its error at once: what was sent may still take effect, except that bookings and permits
+// are given back. TryMany asks many questions in one round trip. TryAcquire and Allow take a round
+// trip too, but no thread; Acquire with MaxWait(0) is TryAcquire with a context.
 //
 // # Linking
 //

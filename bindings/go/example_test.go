@@ -189,7 +189,7 @@ func ExampleLimiter_Wait() {
 			log.Fatal(err)
 		}
 	}
-	fmt.Println(must(mails.Peek("example.org")).Remaining, "left")
+	fmt.Println(must(mails.Peek(context.Background(), "example.org")).Remaining, "left")
 	// Output: 7 left
 }
 
@@ -212,7 +212,7 @@ func ExampleLimiter_Pace() {
 	defer client.Close()
 	crawl := must(client.NewLimiter("crawl", limiter.Pacer(2, time.Second, 0)))
 	for range 3 {
-		slot := must(crawl.Pace("example.org"))
+		slot := must(crawl.Pace(context.Background(), "example.org"))
 		fmt.Println("start in", slot.Delay()) // time.Sleep(slot.Delay())
 	}
 	// Output:
@@ -225,9 +225,9 @@ func ExampleLimiter_Peek() {
 	client := virtual()
 	defer client.Close()
 	api := must(client.NewLimiter("api", limiter.TokenBucket(5, 1, time.Second)))
-	decision := must(api.Peek("alice", limiter.Weight(6)))
+	decision := must(api.Peek(context.Background(), "alice", limiter.Weight(6)))
 	fmt.Println(decision.Status, decision.Limit)
-	decision = must(api.Peek("alice"))
+	decision = must(api.Peek(context.Background(), "alice"))
 	fmt.Println(decision.Status, decision.Remaining)
 	// Output:
 	// LIMITER_NEVER 5
@@ -239,7 +239,7 @@ func ExampleLimiter_Reset() {
 	defer client.Close()
 	api := must(client.NewLimiter("api", limiter.FixedWindow(1, time.Hour)))
 	must(api.TryAcquire("alice"))
-	fmt.Println(api.Reset("alice"))
+	fmt.Println(api.Reset(context.Background(), "alice"))
 	_, err := api.TryAcquire("alice")
 	fmt.Println(err)
 	// Output:
@@ -252,8 +252,8 @@ func ExampleLimiter_Penalize() {
 	client := virtual()
 	defer client.Close()
 	api := must(client.NewLimiter("api", limiter.TokenBucket(100, 100, time.Second)))
-	fmt.Println(api.Penalize("api.example.org", 30*time.Second))
-	fmt.Println(must(api.Peek("api.example.org")).RetryAfter)
+	fmt.Println(api.Penalize(context.Background(), "api.example.org", 30*time.Second))
+	fmt.Println(must(api.Peek(context.Background(), "api.example.org")).RetryAfter)
 	// Output:
 	// <nil>
 	// 30s
@@ -263,7 +263,7 @@ func ExampleLimiter_TryMany() {
 	client := virtual()
 	defer client.Close()
 	api := must(client.NewLimiter("api", limiter.TokenBucket(2, 1, time.Second)))
-	results := must(api.TryMany(
+	results := must(api.TryMany(context.Background(),
 		limiter.Request{Key: "alice"},
 		limiter.Request{Key: "bob", Options: []limiter.Option{limiter.Weight(2)}},
 		limiter.Request{Key: "bob"}))
@@ -294,8 +294,8 @@ func ExamplePermit_Settle() {
 	defer client.Close()
 	tokens := must(client.NewLimiter("tokens", limiter.TokenBucket(1000, 1000, time.Minute)))
 	permit := must(tokens.TryAcquire("alice", limiter.Weight(1000)))
-	fmt.Println(permit.Settle(400))
-	fmt.Println(must(tokens.Peek("alice")).Remaining)
+	fmt.Println(permit.Settle(context.Background(), 400))
+	fmt.Println(must(tokens.Peek(context.Background(), "alice")).Remaining)
 	// Output:
 	// <nil>
 	// 600
@@ -307,11 +307,11 @@ func ExamplePermit_Renew() {
 	jobs := must(client.NewLimiter("jobs", limiter.Semaphore(1).Lease(time.Second).NoRenew()))
 	permit := must(jobs.TryAcquire(""))
 	client.Advance(900 * time.Millisecond)
-	fmt.Println(permit.Renew(0))
+	fmt.Println(permit.Renew(context.Background(), 0))
 	client.Advance(900 * time.Millisecond)
-	fmt.Println(permit.Renew(0))
+	fmt.Println(permit.Renew(context.Background(), 0))
 	client.Advance(time.Second)
-	fmt.Println(errors.Is(permit.Renew(0), limiter.ErrStale))
+	fmt.Println(errors.Is(permit.Renew(context.Background(), 0), limiter.ErrStale))
 	// Output:
 	// <nil>
 	// <nil>
@@ -357,9 +357,9 @@ func ExampleClient_Advance() {
 	defer client.Close()
 	api := must(client.NewLimiter("api", limiter.TokenBucket(1, 1, time.Hour)))
 	must(api.TryAcquire("alice"))
-	fmt.Println(must(api.Peek("alice")).RetryAfter)
+	fmt.Println(must(api.Peek(context.Background(), "alice")).RetryAfter)
 	client.Advance(59 * time.Minute)
-	fmt.Println(must(api.Peek("alice")).RetryAfter)
+	fmt.Println(must(api.Peek(context.Background(), "alice")).RetryAfter)
 	// Output:
 	// 1h0m0s
 	// 1m0s
@@ -421,7 +421,7 @@ func ExampleLimit_BurstEarn() {
 	defer client.Close()
 	crawl := must(client.NewLimiter("crawl", limiter.Pacer(10, time.Second, 2).BurstEarn(1000)))
 	for range 4 {
-		fmt.Println(must(crawl.Pace("example.org")).Delay())
+		fmt.Println(must(crawl.Pace(context.Background(), "example.org")).Delay())
 	}
 	// Output:
 	// 0s

@@ -106,7 +106,10 @@ func (l Limit) AlignFirstUse() Limit { l.flags |= flagAlignFirstUse; return l }
 func (l Limit) NoRenew() Limit { l.flags |= flagNoRenew; return l }
 
 // Lease sets how long a semaphore's permit lives unless it is renewed, 100 ms to a day.
-func (l Limit) Lease(d time.Duration) Limit { l.lease = d; return l }
+func (l Limit) Lease(d time.Duration) Limit {
+	l.lease = max(1, d) // 0 would mean the default; what is below the range is refused
+	return l
+}
 
 // BurstEarn sets how fast a pacer's burst is earned back, in thousandths of its rate, 0 to 1000.
 // The default is 500.

@@ -1,6 +1,7 @@
 package limiter
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"runtime"
@@ -8,6 +9,8 @@ import (
 	"testing"
 	"time"
 )
+
+var bg = context.Background()
 
 // TestMain fails the run if a goroutine of this package outlives its client.
 func TestMain(m *testing.M) {

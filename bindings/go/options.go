@@ -29,8 +29,8 @@ func millisSetting(key string, d time.Duration) ClientOption {
 	return WithSetting(key, strconv.FormatInt(int64(ms), 10))
 }
 
-// WithVirtualClock makes a memory client's clock stand still until [Client.Advance], so that tests
-// need not sleep.
+// WithVirtualClock makes a client's clock stand still until [Client.Advance], so that tests need not
+// sleep. On Redis give it a prefix of its own: nobody else may use its keys.
 func WithVirtualClock() ClientOption {
 	return WithSetting("clock", "virtual")
 }
@@ -119,7 +119,8 @@ func Weights(n ...uint64) Option { return Option{set: setWeights, weights: n} }
 
 // MaxWait sets the longest wait, rounded up to milliseconds, where the context's deadline is later
 // or there is none. 0 tries once. For [Limiter.Pace] it is the longest delay to accept. A negative
-// one waits without limit, which is the default.
+// one waits without limit, which is the default. One beyond 24 days, like a deadline beyond them,
+// counts as 24 days (2^31 - 1 ms).
 func MaxWait(d time.Duration) Option { return Option{set: setMaxWait, number: uint64(d)} }
 
 // Lease sets how long this permit lives unless it is renewed, 100 ms to a day.
@@ -165,10 +166,11 @@ func ask(options []Option) request {
 	return q
 }
 
-// waitMS is a longest wait in the C library's terms: milliseconds, rounded up; negative for none.
+// waitMS is a longest wait in the C library's terms: milliseconds, rounded up, and at most what fits;
+// negative for none.
 func waitMS(d time.Duration) int32 {
-	if d < 0 || d > math.MaxInt32*time.Millisecond {
+	if d < 0 {
 		return -1
 	}
-	return int32(millisUp(d))
+	return int32(min(millisUp(d), math.MaxInt32))
 }

@@ -1,6 +1,7 @@
 package limiter
 
 import (
+	"context"
 	"runtime"
 	"time"
 )
@@ -71,26 +72,18 @@ func (p *Permit) Release() error {
 // Settle corrects an estimate: the call used actual units, not the weight it asked for. Less is
 // given back, more is charged, beyond the limit if need be. Once, before Release; it applies to the
 // limits that count weight, except semaphores. ErrInvalid beyond 1<<48.
-func (p *Permit) Settle(actual uint64) error {
+func (p *Permit) Settle(ctx context.Context, actual uint64) error {
 	if p == nil || p.id == 0 {
 		return nil
 	}
-	p.limiter.client.block()
-	status := cSettle(p.limiter.handle, p.id, actual)
-	p.limiter.client.unblock()
-	runtime.KeepAlive(p.limiter)
-	return failure(status)
+	return p.limiter.ask(ctx, func() Status { return cSettle(p.limiter.handle, p.id, actual) })
 }
 
 // Renew makes the permit live for a lease from now; 0 means the lease it was granted with. Only of
 // use with NoRenew: otherwise the library renews in time. ErrStale if the permit is over.
-func (p *Permit) Renew(lease time.Duration) error {
+func (p *Permit) Renew(ctx context.Context, lease time.Duration) error {
 	if p == nil || p.id == 0 {
 		return nil
 	}
-	p.limiter.client.block()
-	status := cRenew(p.limiter.handle, p.id, millisUp(lease))
-	p.limiter.client.unblock()
-	runtime.KeepAlive(p.limiter)
-	return failure(status)
+	return p.limiter.ask(ctx, func() Status { return cRenew(p.limiter.handle, p.id, millisUp(lease)) })
 }

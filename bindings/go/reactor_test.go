@@ -76,7 +76,7 @@ func TestNobodyWaitsForAReactorThatIsGone(t *testing.T) {
 func TestWaitsAreRoundedUpToMilliseconds(t *testing.T) {
 	for d, want := range map[time.Duration]int32{
 		0: 0, 1: 1, time.Millisecond: 1, time.Millisecond + 1: 2, 2 * time.Second: 2000, -1: -1, math.MinInt64: -1,
-		math.MaxInt32 * time.Millisecond: math.MaxInt32, math.MaxInt32*time.Millisecond + 1: -1, math.MaxInt64: -1,
+		math.MaxInt32 * time.Millisecond: math.MaxInt32, math.MaxInt32*time.Millisecond + 1: math.MaxInt32, math.MaxInt64: math.MaxInt32,
 	} {
 		if got := waitMS(d); got != want {
 			t.Errorf("%v: %d, not %d", d, got, want)

@@ -83,7 +83,10 @@ func (s *scenarioLimit) limit(t *testing.T) Limit {
 	if s.BurstEarnPermille != nil {
 		l = l.BurstEarn(*s.BurstEarnPermille)
 	}
-	return l.Lease(time.Duration(s.LeaseMS) * time.Millisecond).Version(s.Version)
+	if s.LeaseMS != 0 {
+		l = l.Lease(time.Duration(s.LeaseMS) * time.Millisecond)
+	}
+	return l.Version(s.Version)
 }
 
 func (s *scenarioStep) options() (options []Option) {
@@ -317,12 +320,12 @@ func (r *scenarioRun) verb(s *scenarioStep) outcome {
 		case "acquire":
 			p, err = l.Acquire(context.Background(), s.Key, s.options()...)
 		case "pace":
-			p, err = l.Pace(s.Key, s.options()...)
+			p, err = l.Pace(bg, s.Key, s.options()...)
 		}
 		r.permits[s.As] = p
 		return r.outcome(p, err)
 	case "peek":
-		d, err := l.Peek(s.Key, s.options()...)
+		d, err := l.Peek(bg, s.Key, s.options()...)
 		if err != nil {
 			return r.outcome(nil, err)
 		}
@@ -334,13 +337,13 @@ func (r *scenarioRun) verb(s *scenarioStep) outcome {
 		if s.LeaseMS != nil {
 			lease = time.Duration(*s.LeaseMS) * time.Millisecond
 		}
-		return r.outcome(nil, r.permits[s.Permit].Renew(lease))
+		return r.outcome(nil, r.permits[s.Permit].Renew(bg, lease))
 	case "settle":
-		return r.outcome(nil, r.permits[s.Permit].Settle(s.Actual))
+		return r.outcome(nil, r.permits[s.Permit].Settle(bg, s.Actual))
 	case "reset":
-		return r.outcome(nil, l.Reset(s.Key))
+		return r.outcome(nil, l.Reset(bg, s.Key))
 	case "penalize":
-		return r.outcome(nil, l.Penalize(s.Key, time.Duration(s.RetryAfterUS)*time.Microsecond))
+		return r.outcome(nil, l.Penalize(bg, s.Key, time.Duration(s.RetryAfterUS)*time.Microsecond))
 	case "open":
 		return r.outcome(nil, r.open(s.Limits))
 	case "shutdown":
@@ -421,7 +424,7 @@ func (r *scenarioRun) tryMany(i int, s *scenarioStep) {
 	for j := range s.Requests {
 		requests[j] = Request{s.Requests[j].Key, s.Requests[j].options()}
 	}
-	results, err := r.limiter.TryMany(requests...)
+	results, err := r.limiter.TryMany(bg, requests...)
 	r.must(i, err)
 	var expect []json.RawMessage
 	r.must(i, json.Unmarshal(s.Expect, &expect))

@@ -1,6 +1,7 @@
 package httplimit_test
 
 import (
+	"context"
 	"fmt"
 	"log"
 	"net/http"
@@ -47,7 +48,7 @@ func ExamplePermitFrom() {
 	estimate := func(*http.Request) uint64 { return 800 }
 	handler := httplimit.Middleware(api, httplimit.Options{Weight: estimate})(
 		http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			fmt.Println(httplimit.PermitFrom(r.Context()).Settle(100))
+			fmt.Println(httplimit.PermitFrom(r.Context()).Settle(context.Background(), 100))
 		}))
 	handler.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/", nil))
 	// Output: <nil>
@@ -69,7 +70,7 @@ func ExampleTransport() {
 		log.Fatal(err)
 	}
 	response.Body.Close() // releases the permit
-	decision, err := upstreams.Peek(httplimit.Host(response.Request))
+	decision, err := upstreams.Peek(context.Background(), httplimit.Host(response.Request))
 	fmt.Println(response.StatusCode, decision.RetryAfter, err)
 	// Output: 429 30s <nil>
 }

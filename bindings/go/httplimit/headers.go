@@ -137,6 +137,9 @@ func ceilSeconds(nanos, rest uint64) uint64 {
 	return seconds
 }
 
+// unknown is the index of a limit whose numbers are not told.
+const unknown = -2
+
 // which limit a decision's numbers are about: the one it names, or else the first that allows as
 // much. -1 if none does.
 func (p *policies) which(index int, limit uint64) int {
@@ -156,6 +159,9 @@ func (m *middleware) describe(h http.Header, index int, limit, remaining uint64,
 		return
 	}
 	h.Set("RateLimit-Policy", m.policies.field)
+	if index == unknown {
+		return
+	}
 	i := m.policies.which(index, limit)
 	if i < 0 {
 		return

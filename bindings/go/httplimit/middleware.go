@@ -12,23 +12,25 @@ import (
 )
 
 // Options of [Middleware]. The zero value counts each request as 1 for its client's address, does
-// not let requests wait, and fails closed.
+// not let requests wait, and lets them pass while the limiter cannot be asked.
 type Options struct {
 	// Key says whose share a request takes. Default: ClientIP.
 	Key func(*http.Request) string
 	// Weight says how many units a request takes. Default: 1.
 	Weight func(*http.Request) uint64
-	// MaxWait lets a request wait that long for its turn before it is denied. Default: not at all.
+	// MaxWait lets a request wait that long for its turn before it is denied. 0, the default: not at
+	// all (in a Transport it is without bound). What is negative counts as 0.
 	MaxWait time.Duration
 
-	// FailOpen lets requests through, without a permit, while the backend cannot answer or the
-	// client is closed. Otherwise they are answered 503.
-	FailOpen bool
-	// OnError is told of every such failure. Default: nobody.
+	// FailClosed answers 503 while the backend cannot answer or the client is closed. Otherwise
+	// requests pass then, without a permit.
+	FailClosed bool
+	// OnError is told of every request that was neither admitted nor denied, and of leases that were
+	// lost while a handler ran (limiter.ErrStale). Default: nobody.
 	OnError func(*http.Request, error)
-	// Denied answers a denied request, and writes the status; Retry-After and the RateLimit fields
-	// are set. The error is a *limiter.DeniedError or a *limiter.NeverError. Default: 429 with a
-	// problem document.
+	// Denied answers a denied request, and writes the status. The error is a *limiter.DeniedError,
+	// with Retry-After and the RateLimit fields set, or a *limiter.NeverError, with RateLimit-Policy
+	// alone: when to come back, it does not say. Default: 429 with a problem document.
 	Denied func(http.ResponseWriter, *http.Request, error)
 
 	// Names are those of the limits in the RateLimit fields, one for each, in their order. Default:
@@ -43,6 +45,9 @@ type Options struct {
 
 // Middleware lets a handler serve what l admits. The permit is held until the handler returns, also
 // by panic; [PermitFrom] finds it. It panics if opts do not fit the limiter's limits.
+//
+// Beside 429 it answers 400 where Key or Weight made of the request what the limiter refuses, and 503
+// where too many wait or, with FailClosed, where the limiter cannot be asked.
 func Middleware(l *limiter.Limiter, opts Options) func(http.Handler) http.Handler {
 	if opts.Key == nil {
 		opts.Key = ClientIP
@@ -77,7 +82,11 @@ func (m *middleware) serve(w http.ResponseWriter, r *http.Request, next http.Han
 	var never *limiter.NeverError
 	switch {
 	case err == nil:
-		defer permit.Release()
+		defer func() {
+			if err := release(m.limiter, permit); err != nil {
+				m.tell(r, err)
+			}
+		}()
 		d := permit.Decision()
 		m.describe(w.Header(), d.Index, d.Limit, d.Remaining, d.ResetAfter)
 		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), permitKey{}, permit)))
@@ -86,6 +95,7 @@ func (m *middleware) serve(w http.ResponseWriter, r *http.Request, next http.Han
 		setRetryAfter(w.Header(), denied.RetryAfter)
 		m.opts.Denied(w, r, err)
 	case errors.As(err, &never):
+		m.describe(w.Header(), unknown, 0, 0, 0)
 		m.opts.Denied(w, r, err)
 	case r.Context().Err() != nil: // nobody is there to read an answer
 		w.WriteHeader(http.StatusServiceUnavailable)
@@ -96,14 +106,25 @@ func (m *middleware) serve(w http.ResponseWriter, r *http.Request, next http.Han
 
 // fail is for what is neither admitted nor denied.
 func (m *middleware) fail(w http.ResponseWriter, r *http.Request, next http.Handler, err error) {
+	m.tell(r, err)
+	status := http.StatusInternalServerError
+	switch {
+	case unanswered(err) && !m.opts.FailClosed:
+		next.ServeHTTP(w, r)
+		return
+	case unanswered(err), errors.Is(err, limiter.ErrOverloaded), errors.Is(err, limiter.ErrResource):
+		status = http.StatusServiceUnavailable
+		setRetryAfter(w.Header(), 0)
+	case errors.Is(err, limiter.ErrInvalid):
+		status = http.StatusBadRequest
+	}
+	http.Error(w, http.StatusText(status), status)
+}
+
+func (m *middleware) tell(r *http.Request, err error) {
 	if m.opts.OnError != nil {
 		m.opts.OnError(r, err)
 	}
-	if m.opts.FailOpen {
-		next.ServeHTTP(w, r)
-		return
-	}
-	http.Error(w, http.StatusText(http.StatusServiceUnavailable), http.StatusServiceUnavailable)
 }
 
 type permitKey struct{}

@@ -18,6 +18,8 @@ import (
 	limiter "github.com/liblimiter/liblimiter/bindings/go"
 )
 
+var bg = context.Background()
+
 func open(t testing.TB, options ...limiter.ClientOption) *limiter.Client {
 	t.Helper()
 	c, err := limiter.Open("memory://", options...)
@@ -213,7 +215,7 @@ func TestBackendErrorsAreNoDenials(t *testing.T) {
 		c, l := virtual(t, limiter.Semaphore(1))
 		c.Close()
 		var told error
-		h := Middleware(l, Options{FailOpen: open, OnError: func(_ *http.Request, err error) { told = err }})(served)
+		h := Middleware(l, Options{FailClosed: !open, OnError: func(_ *http.Request, err error) { told = err }})(served)
 		r := get(h, "")
 		if want := map[bool]int{false: 503, true: 200}[open]; r.StatusCode != want || r.Header.Get("RateLimit") != "" {
 			t.Errorf("open %v: %d %v", open, r.StatusCode, r.Header)
@@ -241,12 +243,12 @@ func TestSettleInTheHandler(t *testing.T) {
 	h := Middleware(l, Options{Key: func(*http.Request) string { return "" }, Units: []string{"content-bytes"},
 		Weight: func(*http.Request) uint64 { return 100 }})(
 		http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if err := PermitFrom(r.Context()).Settle(30); err != nil {
+			if err := PermitFrom(r.Context()).Settle(bg, 30); err != nil {
 				t.Error(err)
 			}
 		}))
 	expect(t, get(h, ""), 200, map[string]string{"RateLimit-Policy": `"default";q=100;qu="content-bytes";w=100`})
-	if d, _ := l.Peek(""); d.Remaining != 70 {
+	if d, _ := l.Peek(bg, ""); d.Remaining != 70 {
 		t.Errorf("%d remain", d.Remaining)
 	}
 }

@@ -26,12 +26,15 @@ type Transport struct {
 	Key func(*http.Request) string
 	// Weight says how many units a request takes. Default: 1.
 	Weight func(*http.Request) uint64
-	// MaxWait bounds the wait where the context does not. Default, and 0: no bound.
+	// MaxWait bounds the wait where the context does not. 0, the default, and what is negative: no
+	// bound (in a Middleware 0 is not to wait at all).
 	MaxWait time.Duration
-	// FailOpen sends requests, without a permit, while the backend cannot answer or the client is
-	// closed. Otherwise they fail with its error.
-	FailOpen bool
-	// OnError is told of every such failure, and of penalties that could not be stored.
+	// FailClosed fails requests with the limiter's error while the backend cannot answer or the
+	// client is closed. Otherwise they are sent then, without a permit.
+	FailClosed bool
+	// OnError is told of every request that was neither admitted nor denied nor cancelled, of
+	// penalties that could not be stored, and of leases that were lost before the body was closed
+	// (limiter.ErrStale).
 	OnError func(*http.Request, error)
 }
 
@@ -48,13 +51,30 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		}
 		return nil, err
 	}
-	response, err := t.base().RoundTrip(r)
-	if err != nil {
-		permit.Release()
+	giveBack := sync.OnceFunc(func() {
+		if err := release(t.Limiter, permit); err != nil {
+			t.tell(r, err)
+		}
+	})
+	var response *http.Response
+	handed := false
+	defer func() { // also where the base or OnError panics
+		if handed {
+			return
+		}
+		if response != nil && response.Body != nil {
+			response.Body.Close()
+		}
+		giveBack()
+	}()
+	if response, err = t.base().RoundTrip(r); err != nil {
 		return nil, err
 	}
 	t.penalize(key, r, response)
-	response.Body = hold(response.Body, permit)
+	if permit != nil {
+		response.Body = hold(response.Body, giveBack)
+	}
+	handed = true
 	return response, nil
 }
 
@@ -81,7 +101,7 @@ func (t *Transport) excuse(r *http.Request, err error) bool {
 		return false
 	}
 	t.tell(r, err)
-	return t.FailOpen
+	return unanswered(err) && !t.FailClosed
 }
 
 func (t *Transport) tell(r *http.Request, err error) {
@@ -95,7 +115,8 @@ func (t *Transport) penalize(key string, r *http.Request, response *http.Respons
 		return
 	}
 	if wait, ok := RetryAfter(response.Header, time.Now()); ok && wait > 0 {
-		if err := t.Limiter.Penalize(key, wait); err != nil {
+		// For everybody who shares the limiter: also where this request's caller has gone.
+		if err := t.Limiter.Penalize(context.WithoutCancel(r.Context()), key, wait); err != nil {
 			t.tell(r, err)
 		}
 	}
@@ -132,14 +153,11 @@ type heldStream struct {
 	io.Writer
 }
 
-func hold(body io.ReadCloser, permit *limiter.Permit) io.ReadCloser {
-	if permit == nil {
-		return body
-	}
+func hold(body io.ReadCloser, release func()) io.ReadCloser {
 	if body == nil {
 		body = http.NoBody
 	}
-	held := heldBody{body, sync.OnceFunc(func() { permit.Release() })}
+	held := heldBody{body, release}
 	if writer, ok := body.(io.Writer); ok {
 		return &heldStream{held, writer}
 	}

@@ -86,7 +86,7 @@ func TestTransportPenalizes(t *testing.T) {
 			if r.StatusCode != test.status {
 				t.Errorf("status %d", r.StatusCode)
 			}
-			d, err := l.Peek(strings.TrimPrefix(url, "http://"))
+			d, err := l.Peek(bg, strings.TrimPrefix(url, "http://"))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -195,7 +195,7 @@ func TestTransportHonoursTheContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	time.AfterFunc(10*time.Millisecond, cancel)
 	r := httptest.NewRequest("GET", "http://x/", nil).WithContext(ctx)
-	if _, err := (&Transport{Limiter: l, FailOpen: true}).RoundTrip(r); !errors.Is(err, context.Canceled) {
+	if _, err := (&Transport{Limiter: l, FailClosed: false}).RoundTrip(r); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
 }
@@ -205,7 +205,7 @@ func TestTransportFailsOpenOrClosed(t *testing.T) {
 		c, l := virtual(t, limiter.Semaphore(1))
 		c.Close()
 		var told error
-		transport := &Transport{Limiter: l, FailOpen: open, OnError: func(_ *http.Request, err error) { told = err },
+		transport := &Transport{Limiter: l, FailClosed: !open, OnError: func(_ *http.Request, err error) { told = err },
 			Base: tripper(func(*http.Request) (*http.Response, error) { return &http.Response{StatusCode: 200}, nil })}
 		_, err := transport.RoundTrip(httptest.NewRequest("GET", "http://x/", nil))
 		if open && err != nil || !open && !errors.Is(err, limiter.ErrClosed) || !errors.Is(told, limiter.ErrClosed) {
