@@ -94,8 +94,9 @@ impl Clock {
         }
     }
 
-    /// Shows `at` from now on, unless that is in the past. Only for the holder of the source.
-    pub(crate) fn show(&self, at: Time) {
+    /// Shows `at` from now on, unless that is in the past. Only for the holder of the source, or where one
+    /// thread does everything.
+    pub fn show(&self, at: Time) {
         if let Kind::Virtual { shown, .. } = &self.0 {
             shown.fetch_max(at.0, Ordering::AcqRel);
         }

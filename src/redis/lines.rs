@@ -151,8 +151,30 @@ impl Scene<'_> {
             return None;
         }
         let items: Vec<Item> = line.queue.drain(..count).collect();
-        let moved = items.into_iter().map(|item| self.with_moves(key, item));
-        Some(moved.collect())
+        let items = items.into_iter().map(|item| {
+            let item = self.leaves_the_line(item);
+            self.with_moves(key, item)
+        });
+        Some(items.collect())
+    }
+
+    /// An answer's time counts from here for a call that waits longer than for an answer anyway. So a long
+    /// line is none of Redis's failures, as long as the wait's own time is not over.
+    fn leaves_the_line(&self, mut item: Item) -> Item {
+        let (Then::Acquire(serial) | Then::Hold(serial, _)) = item.then else {
+            return item;
+        };
+        let longest = self.redis.options.config.command_timeout;
+        let latest = match self.shard.waits.get(&serial).map(|wait| wait.deadline) {
+            Some(Some(deadline)) => deadline - longest,
+            Some(None) => self.now,
+            None => return item,
+        };
+        let asked = item.asked.max(self.now.min(latest));
+        let in_line = asked.since(item.asked);
+        item.ops.iter_mut().for_each(|op| op.has_waited(in_line));
+        item.asked = asked;
+        item
     }
 
     /// Hands answers on.

@@ -43,6 +43,16 @@ impl Op {
         !matches!(self, Op::Book { .. } | Op::Unbook(_) | Op::Settle(..))
     }
 
+    /// So much of the wait that is accepted is over.
+    pub fn has_waited(&mut self, span: Span) {
+        if let Op::Book {
+            wait: Some(wait), ..
+        } = self
+        {
+            *wait = Span(wait.0.saturating_sub(span.0));
+        }
+    }
+
     /// `now`: the time of the client's clock.
     pub fn add_to(&self, batch: &mut Batch<'_>, now: Time) {
         match self {

@@ -13,6 +13,7 @@ mod ghosts;
 mod holding;
 mod intervals;
 mod kit;
+mod lining;
 mod load;
 mod local;
 mod parity;
