@@ -71,14 +71,14 @@ const LATE: u32 = 3;
 
 impl Redis {
     /// Begins a call.
-    pub(super) fn send(&self, key: Arc<Key>, lane: Lane, items: Vec<Item>) {
+    pub(super) fn send(&self, lane: Lane, items: Vec<Item>) {
         let Some(redis) = self.me.upgrade() else {
             return;
         };
         *self.flights.lock().unwrap() += 1;
         let mut flight = Flight {
             redis,
-            key,
+            key: items[0].key.clone(),
             lane,
             items,
             leads: lane == Lane::Bulk,
@@ -119,10 +119,16 @@ impl Flight {
             }
             (self.trip, self.late) = (Trip::default(), 0);
             match self.redis.next(&self.key) {
-                Some(items) => self.items = items,
+                Some(items) => self.take(items),
                 None => self.leads = false,
             }
         }
+    }
+
+    /// What comes next on the line may be of another handle.
+    fn take(&mut self, items: Vec<Item>) {
+        self.key = items[0].key.clone();
+        self.items = items;
     }
 
     /// The server's answer to the call that was sent, or why there is none. `again`: it was sent more
@@ -187,7 +193,7 @@ impl Flight {
         if std::mem::take(&mut self.leads)
             && let Some(items) = self.redis.next(&self.key)
         {
-            self.redis.send(self.key.clone(), Lane::Bulk, items);
+            self.redis.send(Lane::Bulk, items);
         }
     }
 
@@ -281,7 +287,7 @@ impl Flight {
             match self.redis.next(&self.key) {
                 None => break,
                 Some(items) => {
-                    self.items = items;
+                    self.take(items);
                     self.land(Err(not_executed("CLOSED")));
                 }
             }

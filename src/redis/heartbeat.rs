@@ -93,27 +93,30 @@ impl Scene<'_> {
     /// Asks for waits, on the keys whose time has come.
     fn look_due(&mut self) -> Option<Time> {
         let mut due = Vec::new();
-        for (key, next) in &mut self.shard.queues {
+        for (key, next) in &self.shard.queues {
             if *next <= self.now {
-                let life = key.named.life();
-                *next = self.now + self.redis.dice.about(life.beat);
                 due.push(key.clone());
             }
         }
         for key in due {
-            self.look(&key);
+            let beat = self.look(&key);
+            let next = self.now + self.redis.dice.about(beat);
+            self.shard.queues.insert(key, next);
         }
         self.shard.queues.values().min().copied()
     }
 
-    fn look(&mut self, key: &Arc<Key>) {
-        let life = key.named.life();
-        // It will be looked at again before its life is over by more than this.
-        let old = Span(life.wait.0 / 2 - life.beat.0 / 5);
+    /// Answers when to look again.
+    fn look(&mut self, key: &Arc<Key>) -> Span {
+        let mut beat = Span::MAX;
         let mut chosen = Vec::new();
         for (i, serial) in self.shard.lines[key].queued.iter().enumerate() {
-            let hold = self.shard.waits[serial].hold.as_ref();
-            let hold = hold.expect("it waits for a semaphore");
+            let wait = &self.shard.waits[serial];
+            let life = wait.key.named.life();
+            beat = beat.min(life.beat);
+            // It will be looked at again before its life is over by more than this.
+            let old = Span(life.wait.0 / 2 - life.beat.0 / 5);
+            let hold = wait.hold.as_ref().expect("it waits for a semaphore");
             let due = i < HEAD || self.now.since(hold.asked) >= old;
             if due && !self.shard.open.under_way(hold.id) {
                 chosen.push(*serial);
@@ -122,6 +125,7 @@ impl Scene<'_> {
         for serial in chosen {
             self.ask_again(serial);
         }
+        beat
     }
 
     /// What ends something could not be said.

@@ -19,7 +19,7 @@ fn parts(limits: &Limits) -> impl Iterator<Item = String> {
 }
 
 /// The keys of a limiter, but for the caller's key.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Names {
     /// `{prefix:kinds:name:`
     start: String,

@@ -1,5 +1,6 @@
 //! Calls on one key: one at a time is under way, and what is asked meanwhile goes together with the
-//! next one.
+//! next one. All handles of a name share the line, so that what one of them asks comes after what another
+//! asked before; but a call is of one handle, whose limits it carries.
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
@@ -35,12 +36,18 @@ pub(super) struct Line {
 
 /// A question: some operations, and who wants the answers.
 pub(super) struct Item {
+    pub key: Arc<Key>,
     pub ops: Vec<Op>,
     pub then: Then,
     pub asked: Time,
 }
 
 impl Item {
+    /// By a handle's key.
+    fn is_of(&self, key: &Key) -> bool {
+        Arc::ptr_eq(&self.key.named, &key.named)
+    }
+
     pub fn may_repeat(&self) -> bool {
         self.ops.iter().all(Op::may_repeat)
     }
@@ -92,28 +99,32 @@ impl Slot {
 }
 
 impl Scene<'_> {
-    pub fn item(&self, ops: Vec<Op>, then: Then) -> Item {
-        let asked = self.now;
-        Item { ops, then, asked }
+    fn item(&self, key: &Arc<Key>, ops: Vec<Op>, then: Then) -> Item {
+        Item {
+            key: key.clone(),
+            ops,
+            then,
+            asked: self.now,
+        }
     }
 
     /// Sees to it that a question is sent: now, or with the next call on its key.
     pub fn enqueue(&mut self, key: &Arc<Key>, ops: Vec<Op>, then: Then) {
-        let item = self.item(ops, then);
+        let item = self.item(key, ops, then);
         let line = self.line(key);
         if line.flying {
             line.queue.push_back(item);
         } else {
             line.flying = true;
-            let item = self.with_moves(key, item);
-            self.due.push((key.clone(), vec![item]));
+            let item = self.with_moves(item);
+            self.due.push(vec![item]);
         }
     }
 
     /// Sees to it that a question is sent now, whatever else is under way on its key.
     pub fn urge(&mut self, key: &Arc<Key>, ops: Vec<Op>, then: Then) {
-        let item = self.item(ops, then);
-        self.urgent.push((key.clone(), item));
+        let item = self.item(key, ops, then);
+        self.urgent.push(item);
     }
 
     pub fn line(&mut self, key: &Arc<Key>) -> &mut Line {
@@ -140,22 +151,20 @@ impl Scene<'_> {
         // A change goes alone, after the answers to all that was asked before it: it moves what that
         // booked. And a key that holds garbage is healed by a reset only as a call's first operation.
         let changes = |item: &Item| matches!(item.then, Then::Change(_));
-        let first = line.queue.iter().position(changes);
-        let count = match first {
-            Some(0) => 1,
-            _ => first.unwrap_or(MOST).min(line.queue.len()).min(MOST),
-        };
-        if count == 0 {
+        let Some(first) = line.queue.pop_front() else {
             line.flying = false;
             self.tidy(key);
             return None;
+        };
+        if changes(&first) {
+            return Some(vec![self.with_moves(first)]);
         }
-        let items: Vec<Item> = line.queue.drain(..count).collect();
-        let items = items.into_iter().map(|item| {
-            let item = self.leaves_the_line(item);
-            self.with_moves(key, item)
-        });
-        Some(items.collect())
+        let with_first = |item: &Item| item.is_of(&first.key) && !changes(item);
+        let more = line.queue.iter().take(MOST - 1);
+        let count = more.take_while(|item| with_first(item)).count();
+        let more: Vec<Item> = line.queue.drain(..count).collect();
+        let items = [first].into_iter().chain(more);
+        Some(items.map(|item| self.leaves_the_line(item)).collect())
     }
 
     /// An answer's time counts from here for a call that waits longer than for an answer anyway. So a long
@@ -234,24 +243,24 @@ impl Line {
 impl Redis {
     /// Sends urgent questions, those of one key in one call.
     #[allow(clippy::mutable_key_type)] // keys are told apart by what never changes
-    pub(super) fn send_urgent(&self, questions: Vec<(Arc<Key>, Item)>) {
+    pub(super) fn send_urgent(&self, questions: Vec<Item>) {
         if questions.is_empty() {
             return;
         }
-        let mut keys: Vec<(Arc<Key>, Vec<Item>)> = Vec::new();
+        let mut calls: Vec<Vec<Item>> = Vec::new();
         let mut found: HashMap<Arc<Key>, usize> = HashMap::new();
-        for (key, item) in questions {
-            let full = |index: &usize| keys[*index].1.len() == MOST;
-            match found.get(&key).copied().filter(|index| !full(index)) {
-                Some(index) => keys[index].1.push(item),
-                None => {
-                    found.insert(key.clone(), keys.len());
-                    keys.push((key, vec![item]));
+        for item in questions {
+            let takes = |call: &Vec<Item>| call.len() < MOST && item.is_of(&call[0].key);
+            match found.get(&item.key).map(|index| &mut calls[*index]) {
+                Some(call) if takes(call) => call.push(item),
+                _ => {
+                    found.insert(item.key.clone(), calls.len());
+                    calls.push(vec![item]);
                 }
             }
         }
-        for (key, items) in keys {
-            self.send(key, Lane::Control, items);
+        for items in calls {
+            self.send(Lane::Control, items);
         }
     }
 }

@@ -116,7 +116,6 @@ pub struct Redis {
     hasher: RandomState,
     shards: Box<[Mutex<Shard>]>,
     operations: Operations,
-    next_named: AtomicU64,
     openings: Arc<Openings>,
     waiting: AtomicUsize,
     closed: AtomicBool,
@@ -161,9 +160,9 @@ struct Scene<'a> {
     wakes: Wakes,
     stats: &'a Stripe,
     /// Calls to be sent once the lock is released.
-    due: Vec<(Arc<Key>, Vec<Item>)>,
+    due: Vec<Vec<Item>>,
     /// Questions that do not wait for other calls on their keys.
-    urgent: Vec<(Arc<Key>, Item)>,
+    urgent: Vec<Item>,
     /// Waits that are to be decided in this process, with what goes with them; and its operations that are
     /// to end.
     here: Vec<(u64, Option<Terms>, u32)>,
@@ -229,7 +228,6 @@ impl Redis {
             queues: Queues::default(),
             shards: (0..Numbers::SHARDS).map(|n| Mutex::new(shard(n))).collect(),
             operations: Operations::new(seed(Numbers::SHARDS)),
-            next_named: AtomicU64::new(0),
             waiting: AtomicUsize::new(0),
             closed: AtomicBool::new(false),
             local: Local::new(dice.id(0)),
@@ -252,18 +250,24 @@ impl Redis {
     /// Limits under a name. Those of one name and the same kinds share their state, in all processes.
     pub fn limiter(&self, name: &[u8], limits: Limits, own: Arc<Own>) -> Arc<Named> {
         let lease = limits.lease().unwrap_or(self.options.config.lease);
+        let target = Target::new(&self.options.config.prefix, name, &limits);
         Arc::new(Named {
             life: limits.holds().then(|| match self.clock.is_virtual() {
                 true => Life::of_one_clock(lease),
                 false => Life::new(lease),
             }),
-            number: self.next_named.fetch_add(1, Ordering::Relaxed),
-            target: Target::new(&self.options.config.prefix, name, &limits)
-                .opened(self.openings.open()),
+            number: self.number_of(&target),
+            target: target.opened(self.openings.open()),
             stand_in: self.local.stand_in(&self.options.config, name, &limits),
             limits,
             own,
         })
+    }
+
+    /// What tells names, with their kinds, apart: of so many bits that no two are ever the same.
+    fn number_of(&self, target: &Target) -> u128 {
+        let half = |n: u8| u128::from(self.hasher.hash_one((n, target.names())));
+        half(0) << 64 | half(1)
     }
 
     /// A completion queue of this backend; see [`Queue::open_descriptor`].
@@ -306,8 +310,8 @@ impl Redis {
         let (listen, beat_by) = (scene.listen, scene.beat_by);
         drop(guard);
         wakes.wake(&self.callbacks);
-        for (key, batch) in due {
-            self.send(key, Lane::Bulk, batch);
+        for batch in due {
+            self.send(Lane::Bulk, batch);
         }
         self.send_urgent(urgent);
         for (serial, terms, flags) in here {

@@ -13,7 +13,8 @@ use crate::limit::weights::Weights;
 /// Limits under a name.
 pub struct Named {
     pub limits: Limits,
-    pub(super) number: u64,
+    /// Of all handles of the name the same.
+    pub(super) number: u128,
     pub(super) target: Target,
     pub(super) own: Arc<Own>,
     pub(super) stand_in: StandIn,
@@ -38,7 +39,7 @@ impl Named {
     }
 }
 
-/// One key of a limiter.
+/// One key of a limiter, through one of its handles. It is the same through all of them.
 pub(super) struct Key {
     pub named: Arc<Named>,
     pub bytes: Box<[u8]>,

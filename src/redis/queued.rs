@@ -245,7 +245,9 @@ impl Scene<'_> {
         self.line(&key).queued.insert(serial);
         self.arm(serial, deadline);
         let beat = self.now + self.redis.dice.about(key.named.life().beat);
-        let next = *self.shard.queues.entry(key).or_insert(beat);
+        let next = self.shard.queues.entry(key).or_insert(beat);
+        *next = beat.min(*next);
+        let next = *next;
         self.beat_by(next);
         self.listen = true;
     }

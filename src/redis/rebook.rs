@@ -19,22 +19,25 @@ pub(super) struct Moved {
 
 impl Scene<'_> {
     /// A change of the key becomes one that also moves what is booked to after it.
-    pub fn with_moves(&mut self, key: &Arc<Key>, item: Item) -> Item {
-        let Item {
-            mut ops,
-            then,
-            asked,
-        } = item;
-        let slot = match then {
+    pub fn with_moves(&mut self, item: Item) -> Item {
+        let Item { key, mut ops, .. } = item;
+        let slot = match item.then {
             // On a semaphore they are asked for anew, by `changed`.
             Then::Change(slot) if !key.named.limits.holds() => slot,
-            then => return Item { ops, then, asked },
+            then => {
+                return Item {
+                    key,
+                    ops,
+                    then,
+                    ..item
+                };
+            }
         };
-        let serials: Vec<u64> = self.line(key).booked.iter().copied().collect();
+        let serials: Vec<u64> = self.line(&key).booked.iter().copied().collect();
         for serial in serials {
             self.wait_due(serial);
         }
-        let serials = std::mem::take(&mut self.line(key).booked);
+        let serials = std::mem::take(&mut self.line(&key).booked);
         let mut moved = Vec::with_capacity(serials.len());
         let mut again = Vec::with_capacity(serials.len());
         for serial in serials {
@@ -58,7 +61,12 @@ impl Scene<'_> {
         }
         ops.append(&mut again);
         let then = Then::Moved(slot, moved);
-        Item { ops, then, asked }
+        Item {
+            key,
+            ops,
+            then,
+            ..item
+        }
     }
 
     /// The answers to a move: those of the waits come last.

@@ -96,11 +96,6 @@ static inline void advance(limiter_client_t *client, uint64_t us) {
     CHECK_OK(limiter_clock_advance_us(client, us));
 }
 
-/* A release is sent, not waited for, and another handle of the name might overtake it on its way. */
-static inline void releases_arrive(limiter_client_t *client) {
-    if (getenv("LIMITER_TEST_URL")) advance(client, 0);
-}
-
 static inline limiter_stats stats_of(limiter_client_t *client) {
     limiter_stats stats = LIMITER_INIT(limiter_stats);
     CHECK_OK(limiter_stats_get(client, &stats));

@@ -2,10 +2,13 @@
 use std::sync::Barrier;
 
 use limiter::decision::Status;
+use limiter::limit::time::Span;
 use limiter::op::Request;
 
 use crate::kit::*;
+use crate::load::MANY;
 use crate::support::server::Server;
+use crate::support::{eventually, ms, secs};
 
 #[test]
 fn four_clients_with_many_threads_admit_exactly_what_the_bucket_holds() {
@@ -68,4 +71,50 @@ fn of_equal_versions_the_last_opened_decides_over_all_clients() {
         }
     }
     assert_eq!(granted, 60, "nothing is minted by turns");
+}
+
+/// Handles of one name in one client, of the same and of other numbers.
+#[test]
+fn what_one_handle_did_is_seen_by_every_other_of_the_name() {
+    let server = Server::start();
+    let client = open(&server.url());
+    let limits = |rate| [semaphore(1), bucket(MANY, rate, HOUR)];
+    let handles = [1, 1, 2].map(|rate| limiter(&client, "s", &limits(rate)));
+    for n in 0..300 {
+        let [one, other] = [n % 3, (n + 1 + n / 3 % 2) % 3].map(|n| &handles[n]);
+        let first = acquire(one, &Request::TRY);
+        assert_eq!(first.status, Status::Ok, "{n}");
+        assert_eq!(acquire(other, &Request::TRY).status, Status::Denied, "{n}");
+        assert_eq!(one.release(first.permit), Ok(Status::Ok));
+        let second = acquire(other, &Request::TRY);
+        assert_eq!(second.status, Status::Ok, "{n}: after the release");
+        match n % 3 {
+            0 => assert_eq!(one.release(second.permit), Ok(Status::Ok)),
+            1 => assert_eq!(other.release(second.permit), Ok(Status::Ok)),
+            _ => {
+                assert_eq!(one.reset(b""), Ok(Status::Ok));
+                assert_eq!(other.release(second.permit), Ok(Status::Stale), "{n}");
+            }
+        }
+    }
+    assert_eq!(client.stats().unwrap().lost, 0);
+}
+
+#[test]
+fn a_penalty_by_one_handle_moves_what_another_has_booked() {
+    let server = Server::start();
+    let client = open(&server.url());
+    let handles = [(); 2].map(|()| limiter(&client, "s", &[bucket(1, 1, 500_000)]));
+    assert_eq!(acquire(&handles[0], &Request::TRY).status, Status::Ok);
+    std::thread::scope(|scope| {
+        let booked = scope.spawn(|| acquire(&handles[1], &within(60_000)));
+        eventually("it is booked", secs(20), || {
+            client.stats().unwrap().waiting == 1
+        });
+        std::thread::sleep(ms(100));
+        assert_eq!(handles[0].penalize(b"", Span::secs(2)), Ok(Status::Ok));
+        let granted = booked.join().unwrap();
+        assert_eq!(granted.status, Status::Ok);
+        assert!(granted.waited_us > 2_000_000, "{granted:?}");
+    });
 }

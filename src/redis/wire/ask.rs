@@ -109,6 +109,10 @@ impl Target {
         self.opened.learn(told, server);
     }
 
+    pub fn names(&self) -> &Names {
+        &self.names
+    }
+
     pub fn holds(&self) -> bool {
         self.holds
     }
