@@ -35,7 +35,7 @@ FILL = sed -e 's|@PREFIX@|$(PREFIX)|g' \
 	-e 's|@FULL_LIBDIR@|$(LIBDIR)|g' -e 's|@FULL_INCLUDEDIR@|$(INCLUDEDIR)|g' \
 	-e 's|@VERSION@|$(VERSION)|g' -e 's|@ABI@|$(ABI)|g'
 
-.PHONY: help build demo test check abi header install uninstall clean
+.PHONY: help build demo test sim check abi header install uninstall clean
 
 help: ## list the targets (default)
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/\1|\2/p' Makefile | \
@@ -56,6 +56,10 @@ demo: ## run the worker pool of examples/c over FILES=folder; three on Redis wit
 test: ## run every test; installs the tools it lacks
 	@tools/setup.sh test
 	@tools/test.sh
+
+sim: ## run the simulation of tests/sim: SEEDS=100 of each mode, or one story, SEED=7 MODE=base
+	LIMITER_SEEDS=$(or $(SEEDS),100) LIMITER_SEED=$(SEED) LIMITER_MODE=$(or $(MODE),base) \
+		$(CARGO) test -q --profile fast --test sim -- $(if $(SEED),--exact replay) --nocapture
 
 check: ## the fast tests for development: format, lints, unit tests
 	@tools/test.sh format lint unit

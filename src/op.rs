@@ -1,5 +1,5 @@
 //! What is asked, and where its answer goes.
-use crate::sync::{Condvar, Mutex};
+use crate::sync::{Condvar, Mutex, hand_over};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -128,6 +128,7 @@ impl Parker {
     /// which the operation is due has changed.
     pub fn wait(&self, longest: Option<Duration>) -> Option<Decision> {
         let nothing = |parked: &mut Parked| parked.decision.is_none() && !parked.nudged;
+        while nothing(&mut self.state.lock()) && hand_over() {}
         let parked = self.state.lock();
         let mut parked = match longest {
             None => self.changed.wait_while(parked, nothing),

@@ -1,8 +1,26 @@
 //! Locks that a panic does not poison. A panic is a bug that the C boundary answers with PANIC; it must
 //! not take every later call on the same keys with it. They are std's own underneath, on plain futexes:
 //! nothing that a fork could leave locked for ever outside the objects themselves.
+use std::cell::RefCell;
 use std::sync::{MutexGuard, PoisonError};
 use std::time::Duration;
+
+thread_local! {
+    static HAND_OVER: RefCell<Option<Box<dyn Fn()>>> = const { RefCell::new(None) };
+}
+
+/// This thread is one of a simulation, where one at a time runs: where it would sleep until something
+/// happens, it lets the others run.
+pub fn simulate(hand_over: impl Fn() + 'static) {
+    HAND_OVER.set(Some(Box::new(hand_over)));
+}
+
+/// Lets others run, if this thread is simulated: then true.
+pub fn hand_over() -> bool {
+    HAND_OVER
+        .with_borrow(|hand_over| hand_over.as_ref().map(|it| it()))
+        .is_some()
+}
 
 #[derive(Debug, Default)]
 pub struct Mutex<T>(std::sync::Mutex<T>);

@@ -1,5 +1,8 @@
 //! Where randomness comes from: the system, or a seed where everything is to happen again.
+use std::hash::BuildHasher;
 use std::sync::Mutex;
+
+use siphasher::sip::SipHasher13;
 
 use super::wire::{Era, Id};
 use crate::limit::time::Span;
@@ -41,10 +44,28 @@ impl Dice {
         Era(self.roll() as u64)
     }
 
+    /// For tables whose order nobody outside can guess.
+    pub fn seeds(&self) -> Seeds {
+        let both = self.roll();
+        Seeds((both >> 64) as u64, both as u64)
+    }
+
     /// Between 4/5 and 6/5 of `span`, so that processes do not keep step.
     pub fn about(&self, span: Span) -> Span {
         let fifth = span.0 / 5;
         Span(span.0 - fifth + (self.roll() as u64) % (2 * fifth + 1))
+    }
+}
+
+/// Makes hashers.
+#[derive(Clone, Copy)]
+pub struct Seeds(u64, u64);
+
+impl BuildHasher for Seeds {
+    type Hasher = SipHasher13;
+
+    fn build_hasher(&self) -> SipHasher13 {
+        SipHasher13::new_with_keys(self.0, self.1)
     }
 }
 

@@ -12,6 +12,7 @@ use crate::decision::{Decision, Status};
 use crate::op::{Sink, cancel_completed};
 use crate::permit::Numbers;
 use crate::queue::Queue;
+use crate::sync::hand_over;
 
 impl Scene<'_> {
     /// Ends a wait that has not been granted; what was booked is given back. An answer that is still
@@ -171,6 +172,9 @@ impl Redis {
             if !self.shards.iter().any(unsaid) {
                 return true;
             }
+            if left().is_zero() {
+                return false;
+            }
             std::thread::sleep(Duration::from_micros(AGAIN.0).min(left()));
             for index in 0..Numbers::SHARDS {
                 self.at(index, |scene| scene.say_now());
@@ -181,6 +185,7 @@ impl Redis {
 
     /// Waits until no call is under way.
     pub(super) fn flown(&self, longest: Duration) -> bool {
+        while !self.is_still() && hand_over() {}
         let flights = self.flights.lock().unwrap();
         let under_way = |flights: &mut usize| *flights > 0;
         let waited = self

@@ -204,7 +204,7 @@ impl Flight {
         let deadline = asked.expect("something is asked") + redis.options.config.command_timeout;
         // The answer to a call that comes too late is the time.
         let not_after = redis.offset.server_time(deadline).unwrap_or(Time(1));
-        let head = match redis.clock.is_virtual() {
+        let head = match redis.tells_time() {
             false => Head {
                 not_after: Some(not_after),
                 ..Head::default()

@@ -166,6 +166,10 @@ impl Scene<'_> {
         self.say_release(&held);
     }
 
+    pub fn held_until(&self, permit: u64) -> Option<Time> {
+        self.shard.held.get(&permit).map(|held| held.deadline)
+    }
+
     fn arm_lease(&mut self, permit: u64) {
         let due = Due::Lease(self.permit_number(permit));
         let held = self.shard.held.get_mut(&permit).expect("a live permit");
@@ -239,8 +243,9 @@ impl Scene<'_> {
         // In the background it is always renewed for the same time.
         let lease = lease.filter(|_| !held.renew).unwrap_or(held.lease);
         let slot = Arc::<Slot>::default();
-        let (key, op) = (held.key.clone(), held.renewal(lease));
-        let then = Then::Renew(permit, lease, Some(slot.clone()));
+        let (key, id, op) = (held.key.clone(), held.id, held.renewal(lease));
+        self.shard.open.begin(id);
+        let then = Then::Renew(permit, id, lease, Some(slot.clone()));
         self.enqueue(&key, vec![op], then);
         Some(slot)
     }
@@ -253,9 +258,10 @@ impl Scene<'_> {
             }
             self.unplan(permit);
             let held = &self.shard.held[&permit];
-            let (key, lease) = (held.key.clone(), held.lease);
+            let (key, id, lease) = (held.key.clone(), held.id, held.lease);
             let op = held.renewal(lease);
-            self.urge(&key, vec![op], Then::Renew(permit, lease, None));
+            self.shard.open.begin(id);
+            self.urge(&key, vec![op], Then::Renew(permit, id, lease, None));
         }
         None
     }
@@ -309,7 +315,8 @@ impl Scene<'_> {
 
     /// Gives back everything.
     pub fn release_all(&mut self) {
-        let permits: Vec<u64> = self.shard.held.keys().copied().collect();
+        let mut permits: Vec<u64> = self.shard.held.keys().copied().collect();
+        permits.sort_unstable();
         for permit in permits {
             let held = self.unhold(permit);
             if held.wait.is_none() {

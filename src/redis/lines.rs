@@ -2,7 +2,7 @@
 //! next one. All handles of a name share the line, so that what one of them asks comes after what another
 //! asked before; but a call is of one handle, whose limits it carries.
 use std::collections::{BTreeSet, HashMap, VecDeque};
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::flight::Trip;
@@ -12,6 +12,7 @@ use super::rebook::Moved;
 use super::wire::{Answer, Era, Id};
 use super::{Key, Redis, Scene};
 use crate::limit::time::{Span, Time};
+use crate::sync::{Condvar, Mutex, hand_over};
 
 /// Most questions in one call, so that the server is not held up by it.
 const MOST: usize = 64;
@@ -61,8 +62,8 @@ pub(super) enum Then {
     Hold(u64, Id),
     /// The same, for the last time: the second answer says why not.
     Last(u64, Id),
-    /// The permit of this serial, which asked for such a lease; and whoever waits at the slot.
-    Renew(u64, Span, Option<Arc<Slot>>),
+    /// The permit of this serial and id, which asked for such a lease; and whoever waits at the slot.
+    Renew(u64, Id, Span, Option<Arc<Slot>>),
     /// Nobody. If it fails it is said again, until then.
     End(Time),
     /// Whoever waits at this slot.
@@ -85,15 +86,16 @@ pub(super) struct Slot {
 
 impl Slot {
     fn tell(&self, heard: Heard) {
-        *self.heard.lock().unwrap() = Some(heard);
+        *self.heard.lock() = Some(heard);
         self.changed.notify_one();
     }
 
     pub fn wait(&self, longest: Duration) -> Heard {
-        let heard = self.heard.lock().unwrap();
+        while self.heard.lock().is_none() && hand_over() {}
+        let heard = self.heard.lock();
         let silent = |heard: &mut Option<Heard>| heard.is_none();
-        let waited = self.changed.wait_timeout_while(heard, longest, silent);
-        let heard = waited.unwrap().0.take();
+        let mut waited = self.changed.wait_timeout_while(heard, longest, silent);
+        let heard = waited.take();
         heard.unwrap_or(Err(Failure::Ambiguous(Silence::Timeout)))
     }
 }
@@ -205,7 +207,8 @@ impl Scene<'_> {
                 Then::Acquire(serial) => self.answered(key, serial, one(heard)),
                 Then::Hold(serial, id) => self.hears(serial, id, trip, one(heard)),
                 Then::Last(serial, id) => self.hears_last(serial, id, trip, heard),
-                Then::Renew(serial, lease, slot) => {
+                Then::Renew(serial, id, lease, slot) => {
+                    self.ended(id, trip, &heard);
                     self.renewed(serial, lease, trip, &heard);
                     if let Some(slot) = slot {
                         slot.tell(heard);

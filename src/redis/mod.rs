@@ -48,7 +48,7 @@ mod verbs;
 pub mod wire;
 
 use std::collections::{BTreeSet, HashMap};
-use std::hash::{BuildHasher, RandomState};
+use std::hash::BuildHasher;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, Weak};
 use std::time::Duration;
@@ -81,6 +81,7 @@ use spent::Spent;
 use wire::{Id, Openings, Target};
 
 pub use dice::Dice;
+use dice::Seeds;
 pub use flight::{Carrier, Flight, Outgoing};
 pub use named::Named;
 pub use settings::settings;
@@ -113,7 +114,7 @@ pub struct Redis {
     stats: Arc<Stats>,
     numbers: Numbers,
     queues: Queues,
-    hasher: RandomState,
+    hasher: Seeds,
     shards: Box<[Mutex<Shard>]>,
     operations: Operations,
     openings: Arc<Openings>,
@@ -147,7 +148,7 @@ struct Shard {
     ids: HashMap<Id, u64>,
     open: Open,
     /// Keys with waits in a semaphore's queue, and when they are looked at.
-    queues: HashMap<Arc<Key>, Time>,
+    queues: HashMap<Arc<Key>, Time, Seeds>,
     unsaid: Vec<Unsaid>,
 }
 
@@ -201,9 +202,8 @@ impl Redis {
             dice,
             carrier,
         } = world;
-        let hasher = RandomState::new();
-        let seeds = hasher.clone();
-        let seed = |n: usize| Numbers::start(seeds.hash_one(n));
+        let hasher = dice.seeds();
+        let seed = |n: usize| Numbers::start(hasher.hash_one(n));
         let shard = |n| Shard {
             lines: HashMap::new(),
             waits: HashMap::new(),
@@ -213,7 +213,7 @@ impl Redis {
             renewals: BTreeSet::new(),
             ids: HashMap::new(),
             open: Open::default(),
-            queues: HashMap::new(),
+            queues: HashMap::with_hasher(hasher),
             unsaid: Vec::new(),
         };
         let redis = Arc::new_cyclic(|me| Redis {
@@ -252,7 +252,7 @@ impl Redis {
         let lease = limits.lease().unwrap_or(self.options.config.lease);
         let target = Target::new(&self.options.config.prefix, name, &limits);
         Arc::new(Named {
-            life: limits.holds().then(|| match self.clock.is_virtual() {
+            life: limits.holds().then(|| match self.tells_time() {
                 true => Life::of_one_clock(lease),
                 false => Life::new(lease),
             }),
@@ -345,12 +345,27 @@ impl Redis {
 
     /// Opens the connection for notes, unless it is there. Whoever moves a virtual clock asks without.
     fn listen(&self) {
-        if !self.clock.is_virtual()
+        if !self.tells_time()
             && !self.listening.swap(true, Ordering::Relaxed)
             && let Ok(carrier) = self.carrier()
         {
             carrier.listen(&self.channel);
         }
+    }
+
+    /// When something here falls due next, for whoever moves the clock of a [`World`].
+    pub fn next_due(&self) -> Option<Time> {
+        self.timer.next()
+    }
+
+    /// Does what has fallen due here by now, for the same.
+    pub fn fire_due(&self) {
+        self.timer.fire_by(self.clock.now());
+    }
+
+    /// Redis is told the time, because nobody else's matters: the clock is a user's virtual one.
+    fn tells_time(&self) -> bool {
+        self.options.config.clock == ClockKind::Virtual
     }
 
     fn stir(&self) {

@@ -1,4 +1,5 @@
-//! Requests for an id that may still be run: whoever gives the id up has to keep it out for so long.
+//! Requests that could make an id's wait or permit, or make it anew, and may still be run: whoever gives
+//! the id up has to keep it out for so long.
 use std::collections::HashMap;
 
 use super::flight::Trip;

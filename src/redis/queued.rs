@@ -176,11 +176,16 @@ impl Scene<'_> {
         trip: &Trip,
         heard: Result<T, Failure>,
     ) -> Option<Result<T, Failure>> {
-        let slack = self.redis.options.config.command_timeout;
-        self.shard.open.end(id, trip, &heard, slack);
+        self.ended(id, trip, &heard);
         let wait = self.shard.waits.get(&serial)?;
         let hold = wait.hold.as_ref()?;
         (hold.id == id && hold.held.is_none()).then_some(heard)
+    }
+
+    /// A request for an id has ended.
+    pub fn ended<T>(&mut self, id: Id, trip: &Trip, heard: &Result<T, Failure>) {
+        let slack = self.redis.options.config.command_timeout;
+        self.shard.open.end(id, trip, heard, slack);
     }
 
     fn takes(&mut self, serial: u64, trip: &Trip, answer: Answer) {

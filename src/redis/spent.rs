@@ -9,7 +9,7 @@ use super::question::Op;
 use super::wire::{Answer, Outcome};
 use super::{Key, Redis, Scene};
 use crate::decision::Status;
-use crate::limit::time::Span;
+use crate::limit::time::{Span, Time};
 
 /// A permit that holds nothing that would have to come back.
 pub(super) struct Spent {
@@ -191,6 +191,15 @@ impl Redis {
                     status => status,
                 }
             }
+        }
+    }
+
+    /// Until when a permit that holds a semaphore is believed to, if it is not renewed.
+    pub fn held_until(&self, permit: u64) -> Option<Time> {
+        let (shard, serial) = self.numbers.read(permit).ok()?;
+        match Serial::of(serial) {
+            Serial::Held(permit) => self.at(shard, |scene| scene.held_until(permit)),
+            Serial::Spent(_) => None,
         }
     }
 

@@ -61,7 +61,7 @@ impl Redis {
         }
     }
 
-    fn is_still(&self) -> bool {
+    pub(super) fn is_still(&self) -> bool {
         *self.flights.lock().unwrap() == 0
     }
 }

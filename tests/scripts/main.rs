@@ -4,5 +4,6 @@ mod differential;
 mod holders;
 mod logs;
 mod random;
+#[allow(dead_code)] // some of it is tests/sim's
 mod server;
 mod sim;

@@ -74,6 +74,19 @@ impl Data {
         self.keys.borrow_mut().remove(key).is_some()
     }
 
+    /// All that a key says ends is over.
+    pub fn is_over(&self, key: &str) -> bool {
+        match self.live(key) {
+            Some(Stored::Sorted(ends)) => ends.iter().all(|(end, _)| *end <= self.now.get() as f64),
+            _ => true,
+        }
+    }
+
+    /// Loses all of them.
+    pub fn lose_all(&self) {
+        self.keys.borrow_mut().clear();
+    }
+
     /// The keys that would stay for ever.
     pub fn without_end(&self) -> Vec<String> {
         let keys = self.keys.borrow();

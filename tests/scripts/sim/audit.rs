@@ -1,4 +1,4 @@
-//! What may never be, looked for after every step.
+//! What may never be on a key with a semaphore, looked for after every step.
 use std::collections::{BTreeMap, BTreeSet};
 
 use limiter::limit::decide::{Limits, Outcome};
@@ -7,8 +7,18 @@ use limiter::limit::time::Time;
 use limiter::limit::weights::Weights;
 use limiter::redis::wire::{Id, Reply};
 
-use super::{CLAIM, LEASE, Mode, POLL, TIMEOUT};
 use crate::server::{Server, Stored};
+
+/// How long things may last, in microseconds.
+#[derive(Clone, Copy)]
+pub struct Bounds {
+    /// Somebody at the head of the queue would fit.
+    pub idle: u64,
+    /// More is held than a capacity that was lowered.
+    pub drained: u64,
+    /// More is held than the capacity after all was lost; 0: it never is.
+    pub lost: u64,
+}
 
 pub struct Audit {
     pub keys: Vec<String>,
@@ -23,7 +33,7 @@ pub struct Audit {
     seen: Seen,
     now: u64,
     writes: usize,
-    composite: bool,
+    bounds: Bounds,
     fence: u64,
     /// Since when the head of the queue would fit into what is believed to be held.
     idle_since: Option<u64>,
@@ -45,19 +55,13 @@ struct Seen {
 }
 
 impl Audit {
-    pub fn new(limits: &Limits) -> Audit {
-        let tag = if limits.limits().len() == 1 {
-            "S"
-        } else {
-            "ST"
-        };
+    /// `keys`: the four of a semaphore.
+    pub fn new(keys: Vec<String>, limits: &Limits, bounds: Bounds) -> Audit {
         let Rule::Semaphore(semaphore) = &limits.limits()[0].rule else {
             unreachable!("the first is the semaphore")
         };
         Audit {
-            keys: ["s", "e", "q", "i"]
-                .map(|part| format!("{{sim:{tag}:n:k}}:{part}"))
-                .into(),
+            keys,
             capacity: semaphore.capacity(),
             stored_capacity: semaphore.capacity(),
             allowed: vec![],
@@ -66,7 +70,7 @@ impl Audit {
             seen: Seen::default(),
             now: 0,
             writes: 0,
-            composite: limits.limits().len() > 1,
+            bounds,
             fence: 0,
             idle_since: None,
             excused: 0,
@@ -264,9 +268,13 @@ impl Audit {
 
     /// A task is done with an id: nothing of it is there, nor comes back.
     pub fn gone(&mut self, id: Id) {
-        let text = id.to_string();
+        self.ended(&id.to_string());
+    }
+
+    pub fn ended(&mut self, id: &str) {
+        let text = id.to_owned();
         if self.is_there(&text) {
-            self.found(format!("{} is still there after its end", id.0));
+            self.found(format!("{text} is still there after its end"));
         }
         self.gone.push(text);
     }
@@ -297,15 +305,38 @@ impl Audit {
         self.idle_since = None;
     }
 
+    #[allow(dead_code)] // of tests/sim
+    /// The key is not there, and the clock may have stepped back since it was.
+    pub fn begins_anew(&mut self) {
+        (self.now, self.fence) = (0, 0);
+    }
+
+    #[allow(dead_code)] // of tests/sim
+    /// The capacity is what the server was told last.
+    pub fn follow(&mut self, now: u64) {
+        if self.stored_capacity != self.capacity {
+            self.change(now, self.stored_capacity);
+        }
+    }
+
+    #[allow(dead_code)] // of tests/sim
+    /// Nobody alive waits, so nothing is idle in vain.
+    pub fn nobody_waits(&mut self) {
+        self.idle_since = None;
+    }
+
     /// Judges what clients believe.
-    pub fn judge(&mut self, now: u64, believed: u64, mode: Mode) {
-        // Permits are held for no longer than this.
-        let drained = 3_000_000 + 2 * LEASE;
+    pub fn judge(&mut self, now: u64, believed: u64) {
+        let Bounds {
+            idle,
+            drained,
+            lost,
+        } = self.bounds;
         self.allowed.retain(|(at, _)| at + drained > now);
         let most = self.allowed.iter().map(|(_, most)| *most).max();
         let most = most.unwrap_or(0).max(self.capacity);
-        let recently = |at: u64| now < at + LEASE;
-        if believed > most && !(mode == Mode::Flush && self.lost_at.is_some_and(recently)) {
+        let recently = |at: u64| now < at + lost;
+        if believed > most && !self.lost_at.is_some_and(recently) {
             self.found(format!("clients hold {believed} of {most}"));
         }
         let head = self.seen.queue.first();
@@ -319,10 +350,7 @@ impl Audit {
             return;
         }
         let since = *self.idle_since.get_or_insert(now);
-        // A holder died, its claim went to one that died as well, and so on; what is booked may be ahead.
-        let bound = LEASE + 2 * mode.allowance() + 3 * CLAIM + 3 * POLL + 2 * TIMEOUT;
-        let bound = bound + if self.composite { 8_000_000 } else { 0 };
-        if now - since > bound + self.excused {
+        if now - since > idle + self.excused {
             self.found(format!(
                 "idle for {} us with {weight:?} at the head",
                 now - since

@@ -4,14 +4,15 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use limiter::limit::decide::Limits;
 use limiter::limit::time::{Span, Time};
 use limiter::limit::token_bucket::TokenBucket;
+use limiter::redis::keys::Names;
 use limiter::redis::link::Call;
 use limiter::redis::wire::{Era, Head, Holding, Id, Note, Reply, Target};
 
-use super::audit::Audit;
+use super::audit::{Audit, Bounds};
 use super::mutants::Mutant;
 use super::process::{Asked, Operation, Process, State, Task, Verb};
 use super::trouble::limits;
-use super::{CLAIM, Counts, LEASE, LIFE, Mode};
+use super::{CLAIM, Counts, LEASE, LIFE, Mode, POLL, TIMEOUT};
 use crate::random::Random;
 use crate::server::Server;
 
@@ -19,6 +20,20 @@ const BEGIN: u64 = 1_700_000_000_000_000;
 /// How long things go wrong.
 const TROUBLE: u64 = 15_000_000;
 pub const PROCESSES: usize = 4;
+
+fn bounds(mode: Mode, limits: &Limits) -> Bounds {
+    // A holder died, its claim went to one that died as well, and so on; what is booked may be ahead.
+    let ahead = if limits.limits().len() > 1 {
+        8_000_000
+    } else {
+        0
+    };
+    Bounds {
+        idle: LEASE + 2 * mode.allowance() + 3 * CLAIM + 3 * POLL + 2 * TIMEOUT + ahead,
+        drained: 3_000_000 + 2 * LEASE,
+        lost: if mode == Mode::Flush { LEASE } else { 0 },
+    }
+}
 
 pub enum Event {
     Arrive {
@@ -98,6 +113,7 @@ impl World {
         let limits = limits(capacity, rate, 1);
         let server = Server::new();
         let target = Target::new("sim", b"n", &limits);
+        let keys = Names::new("sim", b"n", &limits).keys(b"k").collect();
         let mut world = World {
             random,
             mode,
@@ -107,7 +123,7 @@ impl World {
             serial: 0,
             server,
             offset: 0,
-            audit: Audit::new(&limits),
+            audit: Audit::new(keys, &limits, bounds(mode, &limits)),
             limits,
             target,
             processes: vec![],
@@ -364,7 +380,7 @@ impl World {
             self.faulty = at < end;
             self.happen(event);
             let believed: u64 = self.believed();
-            self.audit.judge(self.now, believed, self.mode);
+            self.audit.judge(self.now, believed);
             if let Some(violation) = self.audit.violation.take() {
                 let story: Vec<_> = self.story.iter().cloned().collect();
                 return Err(format!("{violation}\n{}", story.join("\n")));
