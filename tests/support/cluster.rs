@@ -23,9 +23,11 @@ impl TestCluster {
     }
 
     fn form(&self) {
+        // All of them before any has met another: afterwards it is refused.
         for (i, node) in self.nodes.iter().enumerate() {
-            let epoch = (i + 1).to_string();
-            node.ask::<()>(&["CLUSTER", "SET-CONFIG-EPOCH", &epoch]);
+            node.ask::<()>(&["CLUSTER", "SET-CONFIG-EPOCH", &(i + 1).to_string()]);
+        }
+        for (i, node) in self.nodes.iter().enumerate() {
             let other = &self.nodes[(i + 1) % 6];
             let (port, bus) = (other.port.to_string(), other.ask_bus_port());
             node.ask::<()>(&["CLUSTER", "MEET", "127.0.0.1", &port, &bus]);
