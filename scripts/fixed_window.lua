@@ -1,5 +1,6 @@
 -- Fixed window: src/limit/fixed_window.rs, in Lua.
--- Limit: {limit, window, by_clock}. State: {start, used}. Charge: {weight, start, before_start, before_used}.
+-- Limit: {limit, window, by_clock}. State: {start, used, ...}, see windows.lua.
+-- Charge: {weight, start, before_start, before_used}.
 local WINDOW_MAX = 1125899906842624
 
 local function limit(n)
@@ -33,8 +34,10 @@ local function wait(p, s, now, at, weight)
 end
 
 local function charge(p, s, now, at, weight)
+  windows.forget(s, 2, now, p.window)
   local before_start, before_used = s[1], s[2]
   local start, used = window_advance(p, s, at)
+  if at > now and start ~= before_start and fresh_at(p, s) > now then windows.push(s, 2) end
   s[1], s[2] = start, used + weight
   return {weight, start, before_start, before_used}
 end
@@ -42,16 +45,20 @@ end
 local function undo(p, s, c)
   if c[2] == c[3] then
     s[2] = max(0, s[2] - c[1])
-  else
+  elseif not windows.pop(s, 2, c[3]) then
     s[1], s[2] = c[3], c[4]
   end
 end
 
 local function window_adjust(p, s, base, c, actual)
-  if c[2] ~= s[1] then return end
   actual = min(actual, WINDOW_MAX)
-  s[2] = min(max(0, s[2] - c[1]) + actual, WINDOW_MAX)
-  c[1] = actual
+  for i = 1, #s, 2 do
+    if s[i] == c[2] then
+      s[i + 1] = min(max(0, s[i + 1] - c[1]) + actual, WINDOW_MAX)
+      c[1] = actual
+      return
+    end
+  end
 end
 
 local function figures(p, s, now, at)
@@ -64,10 +71,15 @@ end
 local function reconfigure(p, from, s, now, base)
   s[1], s[2] = window_advance(from, s, base)
   if p.by_clock then s[1] = window_start(p, base) end
+  windows.clear(s, 2)
+end
+
+local function parse(text)
+  return windows.parse(text, 2)
 end
 
 kinds.W = {
-  takes = 3, size = 2, charge_size = 4, limit = limit, fresh = fresh, fresh_at = fresh_at, wait = wait,
+  takes = 3, charge_size = 4, limit = limit, parse = parse, fresh = fresh, fresh_at = fresh_at, wait = wait,
   charge = charge, undo = undo, figures = figures, reconfigure = reconfigure, lower = window_adjust,
   raise = window_adjust,
 }

@@ -1,5 +1,5 @@
 -- Sliding counter: src/limit/sliding_counter.rs, in Lua.
--- Limit: {limit, window}. State: {start, current, previous}.
+-- Limit: {limit, window}. State: {start, current, previous, ...}, see windows.lua.
 -- Charge: {weight, start, before_start, before_current, before_previous}.
 local COUNTER_MAX = 1125899906842624
 
@@ -58,28 +58,33 @@ local function wait(p, s, now, at, weight)
 end
 
 local function charge(p, s, now, at, weight)
+  windows.forget(s, 3, now, 2 * p.window)
   local before_start, before_current, before_previous = s[1], s[2], s[3]
-  s[1], s[2], s[3] = counter_advance(p, s, at)
-  s[2] = s[2] + weight
+  local start, current, previous = counter_advance(p, s, at)
+  if at > now and start ~= before_start and fresh_at(p, s) > now then windows.push(s, 3) end
+  s[1], s[2], s[3] = start, current + weight, previous
   return {weight, s[1], before_start, before_current, before_previous}
 end
 
 local function undo(p, s, c)
   if c[2] == c[3] then
     s[2] = max(0, s[2] - c[1])
-    return
+  elseif not windows.pop(s, 3, c[3]) then
+    s[1], s[2], s[3] = c[3], c[4], c[5]
   end
-  local current = c[4]
-  if c[2] == c[3] + p.window then current = s[3] end
-  s[1], s[2], s[3] = c[3], current, c[5]
 end
 
 local function counter_adjust(p, s, base, c, actual)
   actual = min(actual, COUNTER_MAX)
-  local i
-  if c[2] == s[1] then i = 2 elseif c[2] + p.window == s[1] then i = 3 else return end
-  s[i] = min(max(0, s[i] - c[1]) + actual, COUNTER_MAX)
-  c[1] = actual
+  local weight = c[1]
+  for i = 1, #s, 3 do
+    local count = (s[i] == c[2] and i + 1) or (s[i] == c[2] + p.window and i + 2)
+    if count then
+      s[count] = min(max(0, s[count] - c[1]) + actual, COUNTER_MAX)
+      weight = actual
+    end
+  end
+  c[1] = weight
 end
 
 local function figures(p, s, now, at)
@@ -90,6 +95,7 @@ local function figures(p, s, now, at)
 end
 
 local function reconfigure(p, from, s, now, base)
+  windows.clear(s, 3)
   if p.window == from.window then return end
   local start, current, previous = counter_advance(from, s, base)
   s[1] = aligned(base, p.window)
@@ -97,8 +103,12 @@ local function reconfigure(p, from, s, now, base)
   s[3] = 0
 end
 
+local function parse(text)
+  return windows.parse(text, 3)
+end
+
 kinds.C = {
-  takes = 2, size = 3, charge_size = 5, limit = limit, fresh = fresh, fresh_at = fresh_at, wait = wait,
+  takes = 2, charge_size = 5, limit = limit, parse = parse, fresh = fresh, fresh_at = fresh_at, wait = wait,
   charge = charge, undo = undo, figures = figures, reconfigure = reconfigure, lower = counter_adjust,
   raise = counter_adjust,
 }

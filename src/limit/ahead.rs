@@ -65,10 +65,6 @@ impl Ahead {
         }
     }
 
-    pub fn has_parked(&self, seq: u64) -> bool {
-        self.parked.iter().any(|p| p.0.seq == seq)
-    }
-
     pub fn next_epoch(&mut self, needed: Time) {
         self.epoch = self.epoch.wrapping_add(1);
         self.epoch_until = self.epoch_until.max(needed);

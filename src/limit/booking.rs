@@ -1,6 +1,6 @@
 //! What a committed request took of each limit.
 use crate::limit::rule::Charge;
-use crate::limit::time::Time;
+use crate::limit::time::{Span, Time};
 
 /// What a committed request took: needed to cancel it, to settle it and to release what it holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,6 +40,10 @@ impl Booking {
     /// From when on it is admitted.
     pub fn at(&self) -> Time {
         self.at
+    }
+
+    pub fn put_off(&mut self, by: Span) {
+        self.at = self.at + by;
     }
 
     /// Something is held that has to be released.

@@ -3,7 +3,7 @@ use crate::limit::booking::Booking;
 use crate::limit::bounds::MAX_AHEAD;
 use crate::limit::decide::{KeyState, Limits, Outcome};
 use crate::limit::rule::{Charge, Kind};
-use crate::limit::time::Time;
+use crate::limit::time::{Span, Time};
 use crate::limit::weights::Weights;
 
 impl Limits {
@@ -15,32 +15,29 @@ impl Limits {
         }
     }
 
-    /// Whether [unbooking](Limits::unbook) gives back all that these took: they are the newest, but for
-    /// such as are cancelled, and were made under these limits. In their order.
-    pub fn can_unbook<'b>(
+    /// Some of these were made under limits that are over: what they took cannot be told from the rest.
+    pub fn has_old<'b>(
         &self,
         key: &KeyState,
-        bookings: impl DoubleEndedIterator<Item = &'b Booking>,
+        mut bookings: impl Iterator<Item = &'b Booking>,
     ) -> bool {
-        let Some(ahead) = &key.ahead else {
-            return bookings.count() == 0;
-        };
-        let mut newest = ahead.seq;
-        for booking in bookings.rev() {
-            while ahead.has_parked(newest) {
-                newest -= 1;
-            }
-            if (booking.seq, booking.epoch) != (newest, ahead.epoch) {
-                return false;
-            }
-            newest -= 1;
+        bookings.any(|booking| booking.epoch != key.epoch())
+    }
+
+    /// Moves all that is booked, and with it all that was taken: nothing passes earlier for it, nor closer
+    /// together. Bookings keep what they took, and can be neither cancelled nor settled any more.
+    pub fn put_off(&self, key: &mut KeyState, by: Span) {
+        for (limit, state) in self.limits().iter().zip(key.states.all_mut()) {
+            limit.rule.put_off(state, by);
         }
-        true
+        let needed = self.rates_fresh_at(key);
+        let ahead = key.ahead_mut();
+        ahead.booked_until = ahead.booked_until + by;
+        ahead.next_epoch(needed);
     }
 
     /// Takes back what bookings took of rates, for each to be booked anew. They are not due yet, and in
-    /// their order. Of one that others have booked after, or that was made under other limits, the slot
-    /// passes unused.
+    /// their order. Of one that others have booked after, the slot passes unused.
     pub fn unbook<'b>(
         &self,
         key: &mut KeyState,

@@ -2,6 +2,7 @@
 use crate::limit::bounds::{self, MAX_COUNT};
 use crate::limit::rule::{Figures, Wait};
 use crate::limit::time::{Span, Time};
+use crate::limit::windows::{self, Windows};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FixedWindow {
@@ -26,7 +27,13 @@ pub struct Window {
     pub used: u64,
 }
 
-/// What one admission took, and the state it found.
+impl windows::Window for Window {
+    fn start(&self) -> Time {
+        self.start
+    }
+}
+
+/// What one admission took, and the window it found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WindowCharge {
     pub weight: u64,
@@ -38,6 +45,11 @@ pub struct WindowCharge {
 /// The beginning of the window of length `window` that `at` lies in.
 pub fn aligned(at: Time, window: Span) -> Time {
     Time(at.0 - at.0 % window.0)
+}
+
+/// `span` in whole windows, rounded up.
+pub fn whole(span: Span, window: Span) -> Span {
+    Span(span.0.div_ceil(window.0) * window.0)
 }
 
 impl FixedWindow {
@@ -103,32 +115,54 @@ impl FixedWindow {
         Wait::After((state.start + self.window).since(at))
     }
 
-    pub fn charge(&self, state: &mut Window, at: Time, weight: u64) -> WindowCharge {
-        let before = *state;
-        *state = self.advance(before, at);
-        state.used += weight;
+    pub fn charge(
+        &self,
+        state: &mut Windows<Window>,
+        now: Time,
+        at: Time,
+        weight: u64,
+    ) -> WindowCharge {
+        state.forget(|window| window.start + self.window <= now);
+        let before = state.latest;
+        let needed = at > now && self.fresh_at(before) > now;
+        state.move_on(self.advance(before, at), needed);
+        state.latest.used += weight;
         WindowCharge {
             weight,
-            start: state.start,
+            start: state.latest.start,
             before,
         }
     }
 
-    pub fn undo(&self, state: &mut Window, charge: &WindowCharge) {
+    pub fn undo(&self, state: &mut Windows<Window>, charge: &WindowCharge) {
         if charge.start == charge.before.start {
-            state.used = state.used.saturating_sub(charge.weight);
+            state.latest.used = state.latest.used.saturating_sub(charge.weight);
         } else {
-            *state = charge.before;
+            state.move_back(charge.before);
         }
     }
 
     /// Corrects the window the charge counts in; one that is over is left as it was.
-    pub fn adjust(&self, state: &mut Window, charge: &mut WindowCharge, actual: u64) {
+    pub fn adjust(&self, state: &mut Windows<Window>, charge: &mut WindowCharge, actual: u64) {
         let actual = actual.min(MAX_COUNT);
-        if charge.start == state.start {
-            state.used = (state.used.saturating_sub(charge.weight) + actual).min(MAX_COUNT);
+        let mut all = state.all_mut();
+        if let Some(window) = all.find(|window| window.start == charge.start) {
+            window.used = (window.used.saturating_sub(charge.weight) + actual).min(MAX_COUNT);
             charge.weight = actual;
         }
+    }
+
+    /// By whole windows, where they have their places.
+    pub fn put_off(&self, state: &mut Windows<Window>, by: Span) {
+        let by = match self.align {
+            Align::Clock => whole(by, self.window),
+            Align::FirstUse => by,
+        };
+        let Window { start, used } = state.latest;
+        *state = Windows::new(Window {
+            start: start + by,
+            used,
+        });
     }
 
     pub fn figures(&self, state: Window, at: Time) -> Figures {
@@ -144,10 +178,11 @@ impl FixedWindow {
     }
 
     /// What was used in the window under way counts in the new window under way.
-    pub fn reconfigure(&self, from: &FixedWindow, state: &mut Window, base: Time) {
-        *state = from.advance(*state, base);
+    pub fn reconfigure(&self, from: &FixedWindow, state: &mut Windows<Window>, base: Time) {
+        let mut window = from.advance(state.latest, base);
         if self.align == Align::Clock {
-            state.start = aligned(base, self.window);
+            window.start = aligned(base, self.window);
         }
+        *state = Windows::new(window);
     }
 }

@@ -8,7 +8,7 @@
 //! - [`rule`]: one limit, of any kind: its parameters, state, and what an admission took of it.
 //! - one file for each kind: [`semaphore`], [`token_bucket`], [`interval_bucket`], [`pacer`],
 //!   [`sliding_log`], [`sliding_counter`], [`fixed_window`]. [`ledger`] keeps buckets from giving
-//!   anything back twice.
+//!   anything back twice, [`windows`] remembers those that bookings have left behind.
 //! - [`share`]: a process's part of the limits, if it is on its own.
 //! - [`rate`]: exact prices. [`bounds`]: what parameters may be. [`time`]: microseconds, and a clock that
 //!   never runs backwards.
@@ -34,3 +34,4 @@ pub mod sliding_log;
 pub mod time;
 pub mod token_bucket;
 pub mod weights;
+pub mod windows;

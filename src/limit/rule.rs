@@ -13,6 +13,7 @@ use crate::limit::sliding_counter::{CounterCharge, Counts, SlidingCounter};
 use crate::limit::sliding_log::{Log, LogCharge, SlidingLog};
 use crate::limit::time::{Span, Time};
 use crate::limit::token_bucket::{BucketCharge, TokenBucket};
+use crate::limit::windows::Windows;
 
 /// One limit of a limiter.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,8 +45,8 @@ pub enum State {
     Semaphore(u64),
     TokenBucket(Tick),
     IntervalBucket(Filling),
-    FixedWindow(Window),
-    SlidingCounter(Box<Counts>),
+    FixedWindow(Box<Windows<Window>>),
+    SlidingCounter(Box<Windows<Counts>>),
     SlidingLog(Box<Log>),
     Pacer(Box<Paced>),
     /// A bucket that something was given back to lately.
@@ -192,8 +193,10 @@ impl Rule {
             Rule::IntervalBucket(rule) => State::IntervalBucket(rule.fresh(now)),
             Rule::Pacer(rule) => State::Pacer(Box::new(rule.fresh(now))),
             Rule::SlidingLog(_) => State::SlidingLog(Box::default()),
-            Rule::SlidingCounter(rule) => State::SlidingCounter(Box::new(rule.fresh(now))),
-            Rule::FixedWindow(rule) => State::FixedWindow(rule.fresh(now)),
+            Rule::SlidingCounter(rule) => {
+                State::SlidingCounter(Box::new(Windows::new(rule.fresh(now))))
+            }
+            Rule::FixedWindow(rule) => State::FixedWindow(Box::new(Windows::new(rule.fresh(now)))),
             Rule::Unlimited | Rule::Never => State::Nothing,
         }
     }
@@ -216,8 +219,10 @@ impl Rule {
             (Rule::IntervalBucket(rule), State::IntervalBucket(filling)) => rule.fresh_at(*filling),
             (Rule::Pacer(rule), State::Pacer(paced)) => rule.fresh_at(paced),
             (Rule::SlidingLog(rule), State::SlidingLog(log)) => rule.fresh_at(log),
-            (Rule::SlidingCounter(rule), State::SlidingCounter(counts)) => rule.fresh_at(**counts),
-            (Rule::FixedWindow(rule), State::FixedWindow(window)) => rule.fresh_at(*window),
+            (Rule::SlidingCounter(rule), State::SlidingCounter(counts)) => {
+                rule.fresh_at(counts.latest)
+            }
+            (Rule::FixedWindow(rule), State::FixedWindow(windows)) => rule.fresh_at(windows.latest),
             (Rule::Unlimited | Rule::Never, State::Nothing) => Time(0),
             (rule, state) => mixed_up(rule, state),
         };
@@ -241,9 +246,11 @@ impl Rule {
             (Rule::Pacer(rule), State::Pacer(paced)) => rule.wait(paced, at, weight),
             (Rule::SlidingLog(rule), State::SlidingLog(log)) => rule.wait(log, at, weight),
             (Rule::SlidingCounter(rule), State::SlidingCounter(counts)) => {
-                rule.wait(**counts, at, weight)
+                rule.wait(counts.latest, at, weight)
             }
-            (Rule::FixedWindow(rule), State::FixedWindow(window)) => rule.wait(*window, at, weight),
+            (Rule::FixedWindow(rule), State::FixedWindow(windows)) => {
+                rule.wait(windows.latest, at, weight)
+            }
             (Rule::Unlimited, _) => Wait::Now,
             (Rule::Never, _) => Wait::Never,
             (rule, state) => mixed_up(rule, state),
@@ -300,10 +307,10 @@ impl Rule {
                 Charge::SlidingLog(rule.charge(log, now, at, weight))
             }
             (Rule::SlidingCounter(rule), State::SlidingCounter(counts)) => {
-                Charge::SlidingCounter(rule.charge(counts, at, weight))
+                Charge::SlidingCounter(rule.charge(counts, now, at, weight))
             }
-            (Rule::FixedWindow(rule), State::FixedWindow(window)) => {
-                Charge::FixedWindow(rule.charge(window, at, weight))
+            (Rule::FixedWindow(rule), State::FixedWindow(windows)) => {
+                Charge::FixedWindow(rule.charge(windows, now, at, weight))
             }
             (Rule::Unlimited | Rule::Never, _) => Charge::Nothing,
             (rule, state) => mixed_up(rule, state),
@@ -336,8 +343,8 @@ impl Rule {
                 State::SlidingCounter(counts),
                 Charge::SlidingCounter(charge),
             ) => rule.undo(counts, charge),
-            (Rule::FixedWindow(rule), State::FixedWindow(window), Charge::FixedWindow(charge)) => {
-                rule.undo(window, charge)
+            (Rule::FixedWindow(rule), State::FixedWindow(windows), Charge::FixedWindow(charge)) => {
+                rule.undo(windows, charge)
             }
             (rule, state, _) => mixed_up(rule, state),
         }
@@ -402,8 +409,8 @@ impl Rule {
                 State::SlidingCounter(counts),
                 Charge::SlidingCounter(charge),
             ) => rule.adjust(counts, charge, actual),
-            (Rule::FixedWindow(rule), State::FixedWindow(window), Charge::FixedWindow(charge)) => {
-                rule.adjust(window, charge, actual)
+            (Rule::FixedWindow(rule), State::FixedWindow(windows), Charge::FixedWindow(charge)) => {
+                rule.adjust(windows, charge, actual)
             }
             (Rule::Semaphore(_), _, _) | (_, _, Charge::Nothing) => {}
             (rule, state, _) => mixed_up(rule, state),
@@ -421,9 +428,11 @@ impl Rule {
             (Rule::Pacer(rule), State::Pacer(paced)) => rule.figures(paced, now, at),
             (Rule::SlidingLog(rule), State::SlidingLog(log)) => rule.figures(log, at),
             (Rule::SlidingCounter(rule), State::SlidingCounter(counts)) => {
-                rule.figures(**counts, at)
+                rule.figures(counts.latest, at)
             }
-            (Rule::FixedWindow(rule), State::FixedWindow(window)) => rule.figures(*window, at),
+            (Rule::FixedWindow(rule), State::FixedWindow(windows)) => {
+                rule.figures(windows.latest, at)
+            }
             (Rule::Unlimited, _) => Figures {
                 limit: u64::MAX,
                 remaining: u64::MAX,
@@ -434,6 +443,23 @@ impl Rule {
                 remaining: 0,
                 reset_after: Span::ZERO,
             },
+            (rule, state) => mixed_up(rule, state),
+        }
+    }
+
+    /// All that was taken, and is still owed, is taken so much later.
+    pub fn put_off(&self, state: &mut State, by: Span) {
+        match (self, state.plain_mut()) {
+            (_, State::Nothing | State::Semaphore(_)) => {}
+            (_, State::TokenBucket(tat)) => tat.us += by.0,
+            (_, State::IntervalBucket(filling)) => filling.anchor = filling.anchor + by,
+            (_, State::Pacer(paced)) => {
+                paced.next.us += by.0;
+                paced.envelope.us += by.0;
+            }
+            (_, State::SlidingLog(log)) => log.put_off(by),
+            (Rule::FixedWindow(rule), State::FixedWindow(windows)) => rule.put_off(windows, by),
+            (Rule::SlidingCounter(rule), State::SlidingCounter(counts)) => rule.put_off(counts, by),
             (rule, state) => mixed_up(rule, state),
         }
     }
@@ -460,8 +486,8 @@ impl Rule {
                 Rule::SlidingCounter(from),
                 State::SlidingCounter(counts),
             ) => rule.reconfigure(from, counts, base),
-            (Rule::FixedWindow(rule), Rule::FixedWindow(from), State::FixedWindow(window)) => {
-                rule.reconfigure(from, window, base)
+            (Rule::FixedWindow(rule), Rule::FixedWindow(from), State::FixedWindow(windows)) => {
+                rule.reconfigure(from, windows, base)
             }
             // What is held, and what is logged, is the same under any parameters.
             (rule, from, state) if rule.kind() == from.kind() => {

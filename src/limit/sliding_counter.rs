@@ -1,10 +1,11 @@
 //! Sliding counter: about `limit` units in any window, in constant memory. Counted are the current
 //! window and the share of the previous one that a sliding window still covers, rounded up.
 use crate::limit::bounds::{self, MAX_COUNT};
-use crate::limit::fixed_window::aligned;
+use crate::limit::fixed_window::{aligned, whole};
 use crate::limit::rate::muldiv;
 use crate::limit::rule::{Figures, Wait};
 use crate::limit::time::{Span, Time};
+use crate::limit::windows::{self, Windows};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SlidingCounter {
@@ -20,7 +21,13 @@ pub struct Counts {
     pub previous: u64,
 }
 
-/// What one admission took, and the state it found.
+impl windows::Window for Counts {
+    fn start(&self) -> Time {
+        self.start
+    }
+}
+
+/// What one admission took, and the counts it found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CounterCharge {
     pub weight: u64,
@@ -107,45 +114,58 @@ impl SlidingCounter {
         }
     }
 
-    pub fn charge(&self, state: &mut Counts, at: Time, weight: u64) -> CounterCharge {
-        let before = *state;
-        *state = self.advance(before, at);
-        state.current += weight;
+    pub fn charge(
+        &self,
+        state: &mut Windows<Counts>,
+        now: Time,
+        at: Time,
+        weight: u64,
+    ) -> CounterCharge {
+        state.forget(|counts| counts.start + self.window + self.window <= now);
+        let before = state.latest;
+        let needed = at > now && self.fresh_at(before) > now;
+        state.move_on(self.advance(before, at), needed);
+        state.latest.current += weight;
         CounterCharge {
             weight,
-            start: state.start,
+            start: state.latest.start,
             before,
         }
     }
 
-    /// What was corrected meanwhile in a window that the charge pushed back stays corrected.
-    pub fn undo(&self, state: &mut Counts, charge: &CounterCharge) {
+    pub fn undo(&self, state: &mut Windows<Counts>, charge: &CounterCharge) {
         if charge.start == charge.before.start {
-            state.current = state.current.saturating_sub(charge.weight);
-            return;
+            state.latest.current = state.latest.current.saturating_sub(charge.weight);
+        } else {
+            state.move_back(charge.before);
         }
-        let one_back = charge.start == charge.before.start + self.window;
-        *state = Counts {
-            current: match one_back {
-                true => state.previous,
-                false => charge.before.current,
-            },
-            ..charge.before
-        };
     }
 
-    /// Corrects the window the charge counts in, as long as it counts.
-    pub fn adjust(&self, state: &mut Counts, charge: &mut CounterCharge, actual: u64) {
+    /// Corrects the window the charge counts in, as long as it counts, wherever it is remembered.
+    pub fn adjust(&self, state: &mut Windows<Counts>, charge: &mut CounterCharge, actual: u64) {
         let actual = actual.min(MAX_COUNT);
-        let count = if charge.start == state.start {
-            &mut state.current
-        } else if charge.start + self.window == state.start {
-            &mut state.previous
-        } else {
-            return;
-        };
-        *count = (count.saturating_sub(charge.weight) + actual).min(MAX_COUNT);
-        charge.weight = actual;
+        let mut weight = charge.weight;
+        for counts in state.all_mut() {
+            let count = if charge.start == counts.start {
+                &mut counts.current
+            } else if charge.start + self.window == counts.start {
+                &mut counts.previous
+            } else {
+                continue;
+            };
+            *count = (count.saturating_sub(charge.weight) + actual).min(MAX_COUNT);
+            weight = actual;
+        }
+        charge.weight = weight;
+    }
+
+    /// By whole windows.
+    pub fn put_off(&self, state: &mut Windows<Counts>, by: Span) {
+        let counts = state.latest;
+        *state = Windows::new(Counts {
+            start: counts.start + whole(by, self.window),
+            ..counts
+        });
     }
 
     pub fn figures(&self, state: Counts, at: Time) -> Figures {
@@ -159,15 +179,16 @@ impl SlidingCounter {
     }
 
     /// Windows of another length: all that counts now counts in the current one.
-    pub fn reconfigure(&self, from: &SlidingCounter, state: &mut Counts, base: Time) {
-        if self.window == from.window {
-            return;
+    pub fn reconfigure(&self, from: &SlidingCounter, state: &mut Windows<Counts>, base: Time) {
+        let mut counts = state.latest;
+        if self.window != from.window {
+            let now = from.advance(counts, base);
+            counts = Counts {
+                start: aligned(base, self.window),
+                current: (now.current + from.share(now, base)).min(MAX_COUNT),
+                previous: 0,
+            };
         }
-        let now = from.advance(*state, base);
-        *state = Counts {
-            start: aligned(base, self.window),
-            current: (now.current + from.share(now, base)).min(MAX_COUNT),
-            previous: 0,
-        };
+        *state = Windows::new(counts);
     }
 }

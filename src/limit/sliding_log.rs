@@ -149,6 +149,12 @@ impl Log {
         }
     }
 
+    pub fn put_off(&mut self, by: Span) {
+        for entry in self.pieces.iter_mut().flat_map(|piece| &mut piece.entries) {
+            entry.time = entry.time + by;
+        }
+    }
+
     /// Adds to the weight of an entry, modulo 2^64. One that is left with none goes.
     fn add(&mut self, place: Place, weight: u64) {
         let Place { piece, index } = place;

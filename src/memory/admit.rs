@@ -131,15 +131,10 @@ impl Scene<'_> {
         if newest.rank() <= key.named.rank() {
             return false;
         }
-        let unbooked = match newest.limits.same_rules(&key.named.limits) {
-            true => Vec::new(),
-            false => self.unbook_for_others(key),
-        };
         newest
             .limits
             .reconfigure(&key.named.limits, &mut key.state, self.now);
         key.named = newest;
-        self.rebook(key, unbooked);
         if let Some(live) = &mut key.live {
             live.doubted = Some(0);
         }

@@ -25,47 +25,60 @@ impl Scene<'_> {
             .find(id, &self.memory.names)
             .expect("it was made if it was not there");
         self.expire(key);
-        self.adopt(key, named);
         self.start_due(key);
-        let unbooked = match self.is_moved(key, until) {
-            true => self.unbook(key),
-            false => Vec::new(),
+        let first = self.moved_first(key, until);
+        let old = first.is_some() && key.named.limits.has_old(&key.state, self.booked(key));
+        // Under the limits it was booked under: they may change now.
+        let unbooked = match first {
+            Some(_) if !old => self.unbook(key),
+            _ => Vec::new(),
         };
+        self.adopt(key, named);
+        if let Some(first) = first.filter(|_| old) {
+            self.put_off(key, until.since(first));
+        }
         key.named.limits.penalize(&mut key.state, self.now, until);
         self.rebook(key, unbooked);
         self.end_hopeless(key);
         self.pump(key);
     }
 
-    /// Whether a new penalty until then concerns what is booked: it lasts beyond those before and beyond the
-    /// first time that is booked.
-    fn is_moved(&self, key: &Key, until: Time) -> bool {
-        let first = key.live.as_ref().and_then(|live| live.booked.first());
-        let due = first.and_then(|serial| self.book.waits[serial].due);
-        until > key.state.blocked_until() && due.is_some_and(|due| until > due)
+    /// The first time that is booked, if a new penalty until then concerns it: it lasts beyond those before
+    /// and beyond this time.
+    fn moved_first(&self, key: &Key, until: Time) -> Option<Time> {
+        let first = self.booked(key).next()?.at();
+        (until > first.max(key.state.blocked_until())).then_some(first)
     }
 
-    /// Before the limits change: takes back what is booked, to be booked under the new ones. What cannot be
-    /// given back whole, because somebody booked after it who does not wait here, stays as it is.
-    pub fn unbook_for_others(&mut self, key: &mut Key) -> Vec<(u64, Booking)> {
-        self.start_due(key);
-        let Some(live) = &key.live else {
-            return Vec::new();
-        };
-        let bookings = live
-            .booked
-            .iter()
-            .filter_map(|serial| self.booking(*serial));
-        match key.named.limits.can_unbook(&key.state, bookings) {
-            true => self.unbook(key),
-            false => Vec::new(),
+    /// What is booked, in its order.
+    fn booked<'b>(&'b self, key: &'b Key) -> impl Iterator<Item = &'b Booking> {
+        let booked = key.live.iter().flat_map(|live| &live.booked);
+        booked.map(|serial| match &self.book.waits[serial].stage {
+            Stage::Booked(booking) => booking,
+            Stage::Queued => unreachable!("its key says that it is booked"),
+        })
+    }
+
+    /// Moves what is booked as it is, in one go as for [`Scene::rebook`].
+    fn put_off(&mut self, key: &mut Key, by: Span) {
+        key.named.limits.put_off(&mut key.state, by);
+        let serials = key.live.iter().flat_map(|live| &live.booked);
+        let serials: Vec<u64> = serials.copied().collect();
+        let mut late = Vec::new();
+        for serial in serials {
+            let wait = self.wait_mut(serial);
+            let Stage::Booked(booking) = &mut wait.stage else {
+                unreachable!("its key says that it is booked");
+            };
+            booking.put_off(by);
+            let at = booking.at();
+            match wait.deadline.is_some_and(|deadline| deadline < at) {
+                true => late.push(serial),
+                false => self.arm(serial, Some(at)),
+            }
         }
-    }
-
-    fn booking(&self, serial: u64) -> Option<&Booking> {
-        match &self.book.waits[&serial].stage {
-            Stage::Booked(booking) => Some(booking),
-            Stage::Queued => None,
+        for serial in late {
+            self.end(key, serial, Status::Denied);
         }
     }
 

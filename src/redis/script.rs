@@ -51,6 +51,12 @@ pub fn source(limits: &Limits) -> String {
     }
     source.push_str(part!("time"));
     source.push_str(part!("decide"));
+    if kinds
+        .iter()
+        .any(|kind| matches!(kind, Kind::SlidingCounter | Kind::FixedWindow))
+    {
+        source.push_str(part!("windows"));
+    }
     for &kind in &kinds {
         // What is local to a kind stays so.
         source.push_str("do\n");

@@ -225,3 +225,29 @@ fn rebooked_for_a_penalty_keeps_order_and_spacing() {
         assert_eq!(key.pace(1).ok().at(), until);
     }
 }
+
+/// Nothing passes earlier, nor closer together, than it would have, that much later.
+#[test]
+fn what_is_put_off_is_put_off_whole() {
+    for rule in each_kind(2) {
+        let mut key = Key::of(rule);
+        key.advance(SEC);
+        key.take(1);
+        if key.limits.holds() {
+            continue;
+        }
+        let booked: Vec<Booking> = (0..9).map(|_| key.pace(1).ok()).collect();
+        for by in [1, 1_700 * MS, 60 * SEC] {
+            let (mut moved, mut asis) = (key.clone(), key.clone());
+            moved.limits.put_off(&mut moved.state, Span(by));
+            moved.cancel(booked[8].clone());
+            for _ in 0..9 {
+                let (late, early) = (moved.delay(1), asis.delay(1));
+                assert!(
+                    (early + by..=early + by + 2 * SEC).contains(&late),
+                    "{by}: {early} {late}"
+                );
+            }
+        }
+    }
+}

@@ -1,4 +1,5 @@
 //! Post-paid use: estimate, then correct. Nothing comes back twice.
+use limiter::limit::rule::Rule;
 use limiter::limit::time::Span;
 use limiter::limit::weights::Weights;
 use proptest::prelude::*;
@@ -228,8 +229,80 @@ fn the_largest_actual_is_bounded_debt() {
     }
 }
 
+/// Windows between now and the last booking: what is settled in any of them stays settled when the bookings
+/// behind it are cancelled.
+#[test]
+fn what_is_settled_while_others_are_booked_stays_when_they_are_cancelled() {
+    for rule in windowed(4, SEC) {
+        let mut key = Key::of(rule);
+        let mut first = key.take(4).ok();
+        let mut booked: Vec<_> = (0..5).map(|_| key.pace(2).ok()).collect();
+        key.settle(&mut first, 1);
+        key.now = booked[0].at();
+        // That one is admitted.
+        key.settle(&mut booked[0], 1);
+        let mut direct = Key::new(key.limits.limits().to_vec());
+        direct.take(1).ok();
+        direct.now = key.now;
+        direct.take(1).ok();
+        for booking in booked.drain(1..).rev() {
+            if booking.at() > key.now {
+                assert!(key.cancel(booking));
+            } else {
+                direct.take(2).ok();
+            }
+        }
+        crate::cancel::assert_alike(&key, &direct, 4, 3 * SEC);
+    }
+}
+
+/// What counts in windows.
+fn windowed(limit: u64, window: u64) -> [Rule; 4] {
+    [
+        fixed(limit, window),
+        fixed_from_first_use(limit, window),
+        counter(limit, window),
+        log(limit, window),
+    ]
+}
+
 proptest! {
     #![proptest_config(cases(1_500))]
+
+    /// The same with any weights and times, whatever order they are cancelled in: as if only what was used
+    /// had been asked for, and nothing booked.
+    #[test]
+    fn a_window_settled_before_others_are_cancelled_is_as_if_they_had_never_been(
+        kind in 0..4usize,
+        (limit, window) in (3u64..12, 2u64..60),
+        calls in prop::collection::vec((1u64..4, 0u64..40, 0u64..4), 1..6),
+        ahead in prop::collection::vec(1u64..4, 1..9),
+        order in any::<u64>(),
+    ) {
+        let mut key = Key::of(windowed(limit, window)[kind].clone());
+        let mut taken = Vec::new();
+        for (weight, gap, actual) in calls {
+            key.advance(gap);
+            if let Answer::Ok(booking) = key.take(weight) {
+                taken.push((booking, actual.min(weight)));
+            }
+        }
+        key.drain();
+        let mut direct = key.clone();
+        let mut booked: Vec<_> = ahead.iter().map(|weight| key.pace(*weight).ok()).collect();
+        prop_assert!(booked[0].at() > key.now);
+        for (booking, actual) in &mut taken {
+            direct.settle(&mut booking.clone(), *actual);
+            key.settle(booking, *actual);
+        }
+        let mut order = order;
+        while !booked.is_empty() {
+            order = order.wrapping_mul(6364136223846793005).wrapping_add(1);
+            let pick = (order >> 33) as usize % booked.len();
+            prop_assert!(key.cancel(booked.swap_remove(pick)));
+        }
+        crate::cancel::assert_alike(&key, &direct, 3, 3 * window);
+    }
 
     /// Against a bucket that knew the true weights from the start: never more is left, and when nothing
     /// came between, exactly as much.

@@ -391,67 +391,35 @@ fn a_clock_that_steps_back_gives_nothing_twice_and_stalls_nothing() {
     world.takes(&limiter, 1);
 }
 
-/// What is booked when the limits change is booked under the new ones: a later penalty moves it once, and it
-/// can be cancelled whole.
+/// What was booked before a change of limits keeps its time; a penalty moves it by as much as it has to, and
+/// nobody else comes in between.
 #[test]
-fn what_is_booked_before_a_change_of_limits_is_charged_once() {
+fn a_penalty_moves_what_was_booked_before_a_change_of_limits_once() {
     let world = World::new();
     let queue = world.queue();
-    let limiter = world.limiter("n", [tb(1, 1, SEC)]);
+    let limiter = world.limiter("n", [tb(1, 1, SEC), sem(100)]);
     world.takes(&limiter, 1);
-    let ops: Vec<u64> = (0..10)
-        .map(|_| world.waits(&limiter, &queue, ask(1, EVER)))
-        .collect();
-    let faster = world.limiter("n", [tb(1, 2, SEC)]);
-    assert_eq!(world.denied(&faster, 1), Span::millis(10_500));
-    world.memory.penalize(&faster, b"", Span::millis(1_500));
-    assert_eq!(
-        world.denied(&faster, 1),
-        Span::millis(10_500),
-        "as they were told"
-    );
-    world.pass(Span::millis(1_500));
-    assert_eq!(answers(&queue), [(ops[0], Ok)]);
-    for op in ops[1..].iter().rev() {
-        assert_eq!(world.memory.cancel(*op, false), Ok);
+    let op = |wait| world.waits(&limiter, &queue, ask(1, wait));
+    let ops: Vec<u64> = (0..9).map(|_| op(EVER)).collect();
+    let late = op(Some(Span::secs(11)));
+    let faster = world.limiter("n", [tb(1, 2, SEC), sem(100)]);
+    assert_eq!(world.denied(&faster, 1), Span::millis(10_500), "as booked");
+    world.memory.penalize(&faster, b"", Span::secs(3));
+    assert_eq!(answers(&queue), [(late, Denied)]);
+    assert_eq!(world.denied(&faster, 1), Span::millis(12_500));
+    world.memory.penalize(&faster, b"", Span::secs(2));
+    world.pass(Span(2_999_999));
+    for op in ops {
+        assert_eq!(done(&queue), []);
+        world.pass(Span(1));
+        assert_eq!(answers(&queue), [(op, Ok)]);
+        world.pass(Span(999_999));
     }
+    world.pass(Span::millis(500));
+    assert_eq!(world.denied(&faster, 1), Span(1));
+    world.pass(Span(1));
+    world.takes(&faster, 1);
     assert_eq!(world.denied(&faster, 1), Span::millis(500));
-}
-
-#[test]
-fn who_waits_for_a_booked_time_follows_lowered_limits() {
-    let world = World::new();
-    let queue = world.queue();
-    let limiter = world.limiter("n", [tb(2, 10, SEC)]);
-    world.takes(&limiter, 2);
-    let patient = world.waits(&limiter, &queue, ask(1, EVER));
-    let late = world.waits(&limiter, &queue, ask(1, Some(SEC)));
-    let heavy = world.waits(&limiter, &queue, ask(2, EVER));
-    let slower = world.limiter("n", [tb(1, 1, SEC)]);
-    assert_eq!(world.denied(&slower, 1), Span::secs(2));
-    let mut ended = done(&queue);
-    ended.sort_by_key(|decision| decision.op);
-    let ended: Vec<_> = ended.iter().map(|d| (d.op, d.status)).collect();
-    assert_eq!(ended, [(late, Denied), (heavy, Never)]);
-    world.pass(SEC);
-    assert_eq!(answers(&queue), [(patient, Ok)]);
-    assert_eq!(world.denied(&slower, 1), SEC);
-}
-
-/// Between them somebody booked who sleeps by himself: he keeps his time, and they keep theirs.
-#[test]
-fn what_cannot_be_given_back_keeps_its_time_under_other_limits() {
-    let world = World::new();
-    let queue = world.queue();
-    let limiter = world.limiter("n", [tb(1, 1, SEC)]);
-    world.takes(&limiter, 1);
-    let op = world.waits(&limiter, &queue, ask(1, EVER));
-    let paced = world.memory.pace(&limiter, &ask(1, EVER));
-    assert_eq!(paced.retry_after_us, 2_000_000);
-    let slower = world.limiter("n", [tb(1, 1, Span::secs(10))]);
-    assert!(world.denied(&slower, 1) >= Span::secs(2));
-    world.pass(SEC);
-    assert_eq!(answers(&queue), [(op, Ok)]);
 }
 
 /// A version is a number to tell newer from older by; it changes nothing of what was taken.
