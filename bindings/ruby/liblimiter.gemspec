@@ -12,6 +12,7 @@ Gem::Specification.new do |spec|
     much is used per window. One acquire and one release for every kind of limit. On liblimiter's C
     interface; comes with Rack and Sidekiq middleware.
   TEXT
+  spec.homepage = "https://github.com/liblimiter/liblimiter"
   spec.licenses = ["MIT", "Apache-2.0"]
   spec.required_ruby_version = ">= 3.1"
   spec.requirements = ["liblimiter.so.0"]

@@ -37,8 +37,8 @@ func ExampleMiddleware() {
 		fmt.Println(w.Code, w.Header().Get("Retry-After"), w.Header().Get("RateLimit"), w.Header().Get("RateLimit-Policy"))
 	}
 	// Output:
-	// 200  "default";r=0;t=60 "default";q=1;w=60
-	// 429 60 "default";r=0;t=60 "default";q=1;w=60
+	// 200  "api";r=0;t=60 "api";q=1;w=60
+	// 429 60 "api";r=0;t=60 "api";q=1;w=60
 }
 
 // What a request really cost is known when it has been served.

@@ -15,7 +15,8 @@ import (
 	limiter "github.com/liblimiter/liblimiter/bindings/go"
 )
 
-// policies are what the RateLimit fields say about a limiter.
+// policies are what the RateLimit fields say about a limiter. What each kind of limit says is in
+// tests/conformance/ratelimit_fields.json, which every binding is held to.
 type policies struct {
 	limits []limiter.Limit
 	names  []string
@@ -23,9 +24,10 @@ type policies struct {
 	field  string   // RateLimit-Policy; empty if no limit has a quota
 }
 
-func newPolicies(limits []limiter.Limit, names, units []string) (policies, error) {
+func newPolicies(l *limiter.Limiter, names, units []string) (policies, error) {
+	limits := l.Limits()
 	if names == nil {
-		names = defaultNames(len(limits))
+		names = defaultNames(l.Name(), len(limits))
 	}
 	if len(names) != len(limits) || units != nil && len(units) != len(limits) {
 		return policies{}, fmt.Errorf("%d names and %d units for %d limits", len(names), len(units), len(limits))
@@ -66,20 +68,29 @@ func newPolicies(limits []limiter.Limit, names, units []string) (policies, error
 	return p, nil
 }
 
-func defaultNames(n int) []string {
-	if n == 1 {
-		return []string{"default"}
-	}
+// defaultNames are the limiter's, numbered after the first.
+func defaultNames(name string, n int) []string {
+	name = strings.Map(func(r rune) rune {
+		if unprintable(r) {
+			return '?'
+		}
+		return r
+	}, name)
 	names := make([]string, n)
 	for i := range names {
-		names[i] = "limit-" + strconv.Itoa(i)
+		names[i] = name
+		if i > 0 {
+			names[i] += "-" + strconv.Itoa(i)
+		}
 	}
 	return names
 }
 
+func unprintable(r rune) bool { return r < ' ' || r > '~' }
+
 // quote writes a structured field's String (RFC 9651), which is of printable ASCII.
 func quote(s string) (string, error) {
-	if strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r > '~' }) || s == "" {
+	if strings.ContainsFunc(s, unprintable) || s == "" {
 		return "", fmt.Errorf("%q is not a name of printable ASCII", s)
 	}
 	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(s) + `"`, nil
@@ -152,13 +163,24 @@ func (p *policies) which(index int, limit uint64) int {
 	return slices.IndexFunc(p.limits, func(l limiter.Limit) bool { return max(1, l.Capacity()) == limit })
 }
 
-// describe sets the RateLimit fields. The effective window of a denial is its wait, so that it never
-// lies beyond Retry-After; a semaphore has none.
+// wait is how long a denied request is asked to wait. Where a semaphore denies, a permit's lease is all
+// that is known, and much too long.
+func (m *middleware) wait(denied *limiter.DeniedError) time.Duration {
+	i := m.policies.which(denied.Index, denied.Limit)
+	if i >= 0 && holds(m.policies.limits[i]) {
+		return min(denied.RetryAfter, m.opts.RetryWhenFull)
+	}
+	return denied.RetryAfter
+}
+
+// describe adds the RateLimit fields, which are lists: where middlewares stand in a row, each tells its
+// own. The effective window of a denial is its wait, so that it never lies beyond Retry-After; a
+// semaphore has none.
 func (m *middleware) describe(h http.Header, index int, limit, remaining uint64, window time.Duration) {
 	if m.opts.NoHeaders || m.policies.field == "" {
 		return
 	}
-	h.Set("RateLimit-Policy", m.policies.field)
+	h.Add("RateLimit-Policy", m.policies.field)
 	if index == unknown {
 		return
 	}
@@ -173,7 +195,7 @@ func (m *middleware) describe(h http.Header, index int, limit, remaining uint64,
 	if m.policies.limits[i].Kind() != limiter.KindSemaphore {
 		item += ";t=" + strconv.FormatInt(seconds(window), 10)
 	}
-	h.Set("RateLimit", item)
+	h.Add("RateLimit", item)
 }
 
 // seconds rounds up: a client that obeys is not denied again.

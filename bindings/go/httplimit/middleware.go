@@ -33,8 +33,12 @@ type Options struct {
 	// alone: when to come back, it does not say. Default: 429 with a problem document.
 	Denied func(http.ResponseWriter, *http.Request, error)
 
+	// RetryWhenFull is the Retry-After where a semaphore denies: when a place comes free, nobody
+	// knows. Default: a second. MaxWait is kinder to those who are asked to come back.
+	RetryWhenFull time.Duration
+
 	// Names are those of the limits in the RateLimit fields, one for each, in their order. Default:
-	// "default" for a single limit, otherwise "limit-0", "limit-1" and so on.
+	// the limiter's, for those after the first with "-1", "-2" and so on.
 	Names []string
 	// Units are the quota units of the limits that count weight, in the same order, such as
 	// "content-bytes"; "" is requests, or concurrent-requests for a semaphore. Default: all "".
@@ -52,7 +56,10 @@ func Middleware(l *limiter.Limiter, opts Options) func(http.Handler) http.Handle
 	if opts.Key == nil {
 		opts.Key = ClientIP
 	}
-	policies, err := newPolicies(l.Limits(), opts.Names, opts.Units)
+	if opts.RetryWhenFull <= 0 {
+		opts.RetryWhenFull = time.Second
+	}
+	policies, err := newPolicies(l, opts.Names, opts.Units)
 	if err != nil {
 		panic("httplimit: " + err.Error())
 	}
@@ -91,8 +98,9 @@ func (m *middleware) serve(w http.ResponseWriter, r *http.Request, next http.Han
 		m.describe(w.Header(), d.Index, d.Limit, d.Remaining, d.ResetAfter)
 		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), permitKey{}, permit)))
 	case errors.As(err, &denied):
-		m.describe(w.Header(), denied.Index, denied.Limit, denied.Remaining, denied.RetryAfter)
-		setRetryAfter(w.Header(), denied.RetryAfter)
+		wait := m.wait(denied)
+		m.describe(w.Header(), denied.Index, denied.Limit, denied.Remaining, wait)
+		setRetryAfter(w.Header(), wait)
 		m.opts.Denied(w, r, err)
 	case errors.As(err, &never):
 		m.describe(w.Header(), unknown, 0, 0, 0)

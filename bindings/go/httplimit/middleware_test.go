@@ -70,16 +70,16 @@ func expect(t *testing.T, r *http.Response, status int, fields map[string]string
 func TestMiddlewareTellsTheLimits(t *testing.T) {
 	c, l := virtual(t, limiter.TokenBucket(2, 1, 1500*time.Millisecond))
 	h := Middleware(l, Options{})(served)
-	policy := `"default";q=2;w=3`
+	policy := `"TestMiddlewareTellsTheLimits";q=2;w=3`
 	expect(t, get(h, "192.0.2.1:1"), 200, map[string]string{
-		"RateLimit-Policy": policy, "RateLimit": `"default";r=1;t=2`, "Retry-After": ""})
-	expect(t, get(h, "192.0.2.1:2"), 200, map[string]string{"RateLimit": `"default";r=0;t=3`})
+		"RateLimit-Policy": policy, "RateLimit": `"TestMiddlewareTellsTheLimits";r=1;t=2`, "Retry-After": ""})
+	expect(t, get(h, "192.0.2.1:2"), 200, map[string]string{"RateLimit": `"TestMiddlewareTellsTheLimits";r=0;t=3`})
 	denied := get(h, "192.0.2.1:3")
 	expect(t, denied, 429, map[string]string{
-		"RateLimit-Policy": policy, "RateLimit": `"default";r=0;t=2`, "Retry-After": "2",
+		"RateLimit-Policy": policy, "RateLimit": `"TestMiddlewareTellsTheLimits";r=0;t=2`, "Retry-After": "2",
 		"Content-Type": "application/problem+json"})
 	var p problem
-	if err := json.NewDecoder(denied.Body).Decode(&p); err != nil || !slices.Equal(p.Violated, []string{"default"}) ||
+	if err := json.NewDecoder(denied.Body).Decode(&p); err != nil || !slices.Equal(p.Violated, []string{"TestMiddlewareTellsTheLimits"}) ||
 		!strings.HasSuffix(p.Type, "#quota-exceeded") {
 		t.Errorf("%+v, %v", p, err)
 	}
@@ -247,7 +247,7 @@ func TestSettleInTheHandler(t *testing.T) {
 				t.Error(err)
 			}
 		}))
-	expect(t, get(h, ""), 200, map[string]string{"RateLimit-Policy": `"default";q=100;qu="content-bytes";w=100`})
+	expect(t, get(h, ""), 200, map[string]string{"RateLimit-Policy": `"TestSettleInTheHandler";q=100;qu="content-bytes";w=100`})
 	if d, _ := l.Peek(bg, ""); d.Remaining != 70 {
 		t.Errorf("%d remain", d.Remaining)
 	}

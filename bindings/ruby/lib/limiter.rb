@@ -8,8 +8,8 @@
 #   limiter.acquire("user:7", wait: 5) { |permit| work }
 #
 # The files: native (the C functions), client, limiter, permit and decision (the handles), waiter (how
-# an acquire waits), limit, span and request (arguments), errors; rack and sidekiq are required on
-# their own.
+# an acquire waits), offload (round trips of fibers), limit, span and request (arguments), errors; rack
+# and sidekiq are required on their own.
 module Limiter
 end
 
@@ -19,6 +19,7 @@ require_relative "limiter/errors"
 require_relative "limiter/span"
 require_relative "limiter/limit"
 require_relative "limiter/handle"
+require_relative "limiter/offload"
 require_relative "limiter/decision"
 require_relative "limiter/permit"
 require_relative "limiter/request"

@@ -2,7 +2,9 @@
 
 require "json"
 require "minitest/autorun"
+require "socket"
 require "timeout"
+require "tmpdir"
 $LOAD_PATH.unshift(File.expand_path("../lib", __dir__))
 require "limiter"
 
@@ -34,6 +36,30 @@ module Helper
     assert_equal({ in_flight: 0, waiting: 0 }, stats.slice(:in_flight, :waiting))
     capacity = limiter.limits.first.capacity
     assert_equal capacity, limiter.peek(key, weight: capacity).remaining
+  end
+
+  # Runs a Redis of its own, and yields its URL.
+  def with_redis
+    port = TCPServer.open("127.0.0.1", 0) { |server| server.addr[1] }
+    Dir.mktmpdir do |dir|
+      pid = spawn("redis-server", "--port", port.to_s, "--save", "", "--dir", dir, "--bind", "127.0.0.1",
+                  out: File::NULL)
+      begin
+        eventually("redis") { connects?(port) }
+        yield "redis://127.0.0.1:#{port}"
+      ensure
+        Process.kill(:TERM, pid)
+        Process.wait(pid)
+      end
+    end
+  end
+
+  def connects?(port)
+    TCPSocket.new("127.0.0.1", port).close
+    true
+  rescue SystemCallError
+    sleep 0.02
+    false
   end
 
   # Runs the block in a forked child, and answers what it returned (as JSON) or raises what it said.

@@ -6,14 +6,14 @@ class SelectScheduler
     @readers = {}
     @writers = {}
     @sleepers = {}
-    @blocked = 0
+    @blocked = {} # else nothing but the blocker might refer to a fiber, and the collector take it
     @ready = []
     @lock = Thread::Mutex.new
     @urgent = IO.pipe
   end
 
   def run
-    until @readers.empty? && @writers.empty? && @sleepers.empty? && @blocked.zero? && @ready.empty?
+    until @readers.empty? && @writers.empty? && @sleepers.empty? && @blocked.empty? && @ready.empty?
       readable, writable = IO.select(@readers.keys + [@urgent[0]], @writers.keys, [], pause)
       @urgent[0].read_nonblock(1024) if readable&.delete(@urgent[0])
       resume_all(readable, writable)
@@ -41,10 +41,10 @@ class SelectScheduler
 
   def block(_blocker, timeout = nil)
     fiber = Fiber.current
-    timeout ? @sleepers[fiber] = now + timeout : @blocked += 1
+    timeout ? @sleepers[fiber] = now + timeout : @blocked[fiber] = true
     Fiber.yield
   ensure
-    timeout ? @sleepers.delete(fiber) : @blocked -= 1
+    timeout ? @sleepers.delete(fiber) : @blocked.delete(fiber)
   end
 
   def unblock(_blocker, fiber)

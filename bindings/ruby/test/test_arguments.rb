@@ -20,9 +20,9 @@ class TestArguments < Minitest::Test
 
   def test_waits_round_up
     { nil => -1, 0 => 0, 0.0 => 0, 0.0001 => 1, 1 => 1000, 1.0005 => 1001, 2_147_483.647 => 2_147_483_647,
-      2_147_483.648 => -1, 1e12 => -1 }
+      2_147_483.648 => 2_147_483_647, 1e12 => 2_147_483_647, -0.5 => 0, -1e12 => 0, Float::INFINITY => -1 }
       .each { |wait, ms| assert_equal ms, Limiter::Span.wait_ms(wait), wait.inspect }
-    assert_raises(RangeError) { Limiter::Span.wait_ms(-0.5) }
+    assert_raises(RangeError) { Limiter::Span.wait_ms(Float::NAN) }
     assert_raises(TypeError) { Limiter::Span.wait_ms("1") }
   end
 
@@ -51,6 +51,72 @@ class TestArguments < Minitest::Test
     assert_match(/lease_ms/, assert_raises(Limiter::ConfigError) { Limiter::Client.new(lease_ms: 1) }.message)
     assert_raises(Limiter::ConfigError) { Limiter::Client.new("gopher://x") }
     assert Limiter::Client.new(nil, tls_insecure: true, on_failure: :open, prefix: "é")
+  end
+
+  # What a request may hold that C has no number for is refused with a reason, or cut where C cuts it.
+  def test_requests_out_of_range
+    limiter = Limiter::Client.new.limiter("x", Limiter.semaphore(1), Limiter.fixed_window(9, window: 1))
+    { ["x" * 65_537, {}] => /65537 bytes: at most 65536/, ["k", { weight: [1] }] => /1 weights for 2 limits/,
+      ["k", { lease: 0 }] => /lease of 0 s: 0.1 to 86400/, ["k", { lease: -1 }] => /lease of -1/,
+      ["k", { lease: 1e9 }] => /lease of 1000000000.0/ }.each do |(key, options), says|
+      error = assert_raises(Limiter::InvalidError) { limiter.acquire(key, wait: 0, **options) }
+      assert_match says, error.message
+    end
+    assert_match(/semaphore/, assert_raises(Limiter::InvalidError) { limiter.pace("k") }.message)
+    assert_match(/65537/, assert_raises(Limiter::InvalidError) { limiter.peek("x" * 65_537) }.message)
+    assert_raises(Limiter::InvalidError) { limiter.acquire("k").renew(0) }
+    assert_raises(Limiter::ConfigError) { limiter.client.limiter("y", Limiter.semaphore(1, lease: 0)) }
+    assert_raises(Limiter::ConfigError) { limiter.client.limiter("y", Limiter.semaphore(1, lease: 1e9)) }
+    limiter.penalize("far", retry_after: 10**30)
+    assert_in_delta 3600, limiter.peek("far").retry_after, 60
+  end
+
+  def test_a_key_is_not_nil
+    limiter = Limiter::Client.new.limiter("x", Limiter.fixed_window(9, window: 1))
+    calls = [-> { limiter.acquire(nil) }, -> { limiter.try_acquire(nil) }, -> { limiter.pace(nil) },
+             -> { limiter.peek(nil) }, -> { limiter.try_many([nil]) }, -> { limiter.reset(nil) },
+             -> { limiter.penalize(nil, retry_after: 1) }]
+    calls.each { |call| assert_match(/key is nil/, assert_raises(TypeError, &call).message) }
+  end
+
+  def test_what_was_refused_in_ruby_leaks_no_descriptor
+    limiter = semaphore
+    limiter.acquire(wait: 0) { nil }
+    descriptors = -> { Dir.children("/proc/self/fd").size }
+    GC.disable
+    before = descriptors.call
+    50.times do
+      assert_raises(TypeError) { limiter.acquire(weight: "1") }
+      assert_raises(RangeError) { limiter.acquire(weight: -1) }
+      assert_raises(TypeError) { limiter.acquire(nil) }
+    end
+    assert_operator descriptors.call, :<=, before + 1
+  ensure
+    GC.enable
+  end
+
+  def test_text_in_any_encoding
+    client = Limiter::Client.new
+    assert client.limiter("é".b, Limiter.semaphore(1))
+    assert client.limiter("é".encode("ISO-8859-1"), Limiter.semaphore(1))
+    ["\xff", "\xff".b, "\x81".dup.force_encoding("Windows-1252")].each do |name|
+      assert_raises(Limiter::Error) { client.limiter(name, Limiter.semaphore(1)) }
+      assert_raises(Limiter::Error) { Limiter::Client.new("redis://#{name}") }
+      assert_raises(Limiter::Error) { Limiter::Client.new(prefix: name) }
+      assert_raises(Limiter::Error) { client.limiter("x", Limiter.semaphore(1)).on_failure = name }
+    end
+  end
+
+  def test_no_password_is_shown
+    { "redis://h" => "redis://h", "redis://u:secret@h:1/2" => "redis://h:1/2", "redis://:secret@h" => "redis://h",
+      "redis://user:secret@cret@h" => "redis://h", "redis://user:se/cret@h" => "redis://h",
+      "redis://h?user=u&password=secret" => "redis://h", "redis://h?pass=secret@x" => "redis://...",
+      "redis://u:sec?ret@h" => "redis://...", "redis://u:sec#ret@h" => "redis://...", "unix:///tmp/r?pass=secret" => "unix:///tmp/r",
+      "redis-cluster://u:secret@a:1,b:2" => "redis-cluster://a:1,b:2", "memory:" => "memory:" }.each do |url, shown|
+      client = Limiter::Client.allocate
+      assert_equal shown, client.send(:shown, url)
+    end
+    assert_equal "#<Limiter::Client redis://h:1/2>", Limiter::Client.new("redis://u:secret@h:1/2").inspect
   end
 
   def test_a_limiter_has_its_own_failure_policy

@@ -99,6 +99,24 @@ class TestFork < Minitest::Test
     end
   end
 
+  # As a daemon does that closes all descriptors, and opens others on their numbers, before it waits.
+  def test_descriptors_that_a_child_put_something_else_on
+    limiter = semaphore(1)
+    use(limiter)
+    numbers = limiter.client.instance_variable_get(:@idle).map { |waiter| waiter.send(:readable).fileno }
+    refute_empty numbers
+    answer = in_child do
+      numbers.each { |number| IO.for_fd(number).close }
+      pipes = Array.new(numbers.size) { IO.pipe } # the lowest numbers that are free
+      answer = Timeout.timeout(10) { use(limiter) }
+      pipes.flatten.each(&:close)
+      answer
+    end
+    assert_equal %w[waited tried 0], answer
+    assert_equal %w[waited tried 0], use(limiter)
+    assert_nothing_held limiter
+  end
+
   def test_one_hundred_short_processes
     limiter = semaphore(1)
     failed = Array.new(100) do |at|

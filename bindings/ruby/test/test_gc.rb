@@ -18,6 +18,19 @@ class TestGC < Minitest::Test
     assert_nothing_held limiter, "key"
   end
 
+  # Who sleeps for the delay alone keeps the slot.
+  def test_a_booked_slot_outlives_its_permit
+    limiter = virtual.limiter("paced", Limiter.pacer(1))
+    delays = Array.new(20) do
+      delay = limiter.pace("k").delay
+      GC.start
+      delay
+    end
+    assert_equal (0..19).map(&:to_f), delays
+    limiter.pace("k").release
+    assert_equal 20.0, limiter.pace("k").delay
+  end
+
   def test_compaction_while_held_and_waiting
     limiter = semaphore(1)
     permit = limiter.acquire

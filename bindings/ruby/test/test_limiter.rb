@@ -39,6 +39,38 @@ class TestLimiter < Minitest::Test
     assert_nothing_held limiter
   end
 
+  def lost(limiter, &block)
+    limiter.acquire("k", renew: false, lease: 1) do |permit|
+      @client.advance(2)
+      block&.call(permit)
+      :done
+    end
+  end
+
+  def test_a_lease_lost_in_the_block_is_told_at_its_end
+    limiter = semaphore(1, client: @client)
+    assert_match(/lease was lost/, assert_raises(Limiter::Stale) { lost(limiter) }.message)
+    assert_raises(Limiter::Stale) { limiter.try_acquire("k", renew: false, lease: 1) { @client.advance(2) } }
+    assert_raises(IOError) { lost(limiter) { raise IOError } }
+    assert_equal 1, (limiter.acquire(renew: false, lease: 1) { @client.advance(2) && (break 1) })
+    assert_equal :done, lost(limiter, &:release), "who gives back himself, asks himself"
+    assert_equal :done, lost(limiter, &:detach)
+    assert_nothing_held limiter, "k"
+    # Without a semaphore there is no lease.
+    assert_equal :done, lost(bucket) { @client.limiter("bucket", Limiter.token_bucket(2, refill: 10)).reset("k") }
+  end
+
+  def test_release_tells_of_a_lost_lease_when_asked
+    limiter = semaphore(1, client: @client)
+    permit = limiter.acquire(renew: false, lease: 1)
+    @client.advance(2)
+    assert_raises(Limiter::Stale) { permit.release! }
+    assert_same permit, permit.release!
+    held = limiter.acquire
+    assert_same held, held.release!
+    assert_nothing_held limiter
+  end
+
   def test_a_permit_is_given_back_once
     limiter = semaphore(1, client: @client)
     permit = limiter.acquire

@@ -17,7 +17,7 @@ class TestPackage < Minitest::Test
   def test_built_installed_and_used
     Dir.mktmpdir do |dir|
       output = run_ok("gem", "build", "-o", "#{dir}/liblimiter.gem", "liblimiter.gemspec", chdir: ROOT)
-      assert_equal ["no homepage specified"], output.scan(/^WARNING: +(.*)$/).flatten.grep_v(/specification-reference/)
+      assert_empty output.scan(/^WARNING: +(.*)$/).flatten.grep_v(/specification-reference/)
       run_ok("gem", "install", "--local", "--no-document", "--ignore-dependencies", "--install-dir", "#{dir}/home",
              "#{dir}/liblimiter.gem")
       env = { "GEM_HOME" => "#{dir}/home", "GEM_PATH" => "#{dir}/home:#{Gem.path.join(':')}", "RUBYLIB" => nil }
@@ -67,7 +67,7 @@ class TestPackage < Minitest::Test
   def public_types
     require_relative "../lib/limiter/rack"
     require_relative "../lib/limiter/sidekiq"
-    hidden = %i[Native Handle Request Waiter Span]
+    hidden = %i[Native Handle Offload Request Waiter Span]
     types = (Limiter.constants - hidden).map { |name| Limiter.const_get(name) }.grep(Module)
     [Limiter, *types]
   end
@@ -92,7 +92,7 @@ class TestPackage < Minitest::Test
   end
 
   # What is public for the gem's own use only.
-  PRIVATE_API = %i[handle pointer round_trip memory checkout checkin marshal_dump marshal_load write flags rate for].freeze
+  PRIVATE_API = %i[handle holds? give_back keep pointer round_trip memory checkout checkin marshal_dump marshal_load write flags rate for].freeze
 
   def compare_parameters(method, signature)
     kinds = method.parameters.group_by(&:first).transform_values { |list| list.map(&:last) }

@@ -65,7 +65,7 @@ class TestRack < Minitest::Test
     limiter = semaphore(1, client: @client)
     middleware = ::Limiter::Rack.new(@app, limiter)
     _, headers, body = get(middleware)
-    assert_equal '"test";q=1', headers["ratelimit-policy"]
+    assert_equal '"test";q=1;qu="concurrent-requests"', headers["ratelimit-policy"]
     assert_equal 429, get(middleware).first
     assert_equal ["hello"], body.enum_for(:each).to_a
     assert_equal 429, get(middleware).first
@@ -74,12 +74,65 @@ class TestRack < Minitest::Test
     assert_equal 200, get(middleware).first
   end
 
-  def test_a_concurrent_requests_policy
-    limiter = @client.limiter("c", Limiter.semaphore(3, per_call: true), Limiter.fixed_window(100, window: 60))
-    _, headers, body = get(::Limiter::Rack.new(@app, limiter, policy: 'a"b\\c'))
-    assert_equal '"a\"b\\\\c";q=3;qu="concurrent-requests", "a\"b\\\\c-1";q=100;w=60', headers["ratelimit-policy"]
-    assert_match(/\A"a\\"b\\\\c";r=2;t=\d+\z/, headers["ratelimit"])
-    body.close
+  FIELDS = JSON.parse(File.read(ENV.fetch("LIMITER_FIELDS", "#{Helper::ROOT}/tests/conformance/ratelimit_fields.json")))
+
+  def limits(specs)
+    specs.map do |spec|
+      flags = { per_call: spec.fetch("flags", []).include?("per_call") }
+      capacity = spec["capacity"]
+      per = Rational(spec.fetch("period_us", 0), 1_000_000)
+      case kind = spec.fetch("kind").to_sym
+      when :semaphore then Limiter.semaphore(capacity, **flags)
+      when :token_bucket then Limiter.token_bucket(capacity, refill: spec["refill"], per: per, **flags)
+      when :pacer then Limiter.pacer(spec["refill"], per: per, burst: capacity, **flags)
+      when :unlimited, :never then Limiter.public_send(kind)
+      else Limiter.public_send(kind, capacity, window: per, **flags)
+      end
+    end
+  end
+
+  # The fields that every binding's middleware sets, call by call.
+  FIELDS.fetch("cases").each do |test|
+    define_method(:"test_fields_of_#{test['name']}") do
+      limiter = @client.limiter(test.fetch("limiter", "api"), *limits(test["limits"]))
+      weight = 1
+      app = ::Limiter::Rack.new(@app, limiter, weight: ->(_) { weight }, **test.slice("names", "units").transform_keys(&:to_sym))
+      test["calls"].each_with_index do |call, at|
+        @client.advance(Rational(call.fetch("advance_us", 0), 1_000_000))
+        limiter.acquire("10.0.0.1", weight: call.fetch("hold", 0), wait: 0).detach
+        weight = call.fetch("weight", 1)
+        status, headers, body = get(app)
+        body.close if body.respond_to?(:close)
+        fields = { "status" => status, "policy" => headers["ratelimit-policy"], "ratelimit" => headers["ratelimit"],
+                   "retry_after" => headers["retry-after"] }.compact
+        assert_equal call.slice("status", "policy", "ratelimit", "retry_after"), fields, "call #{at + 1}"
+      end
+    end
+  end
+
+  def test_names_and_units_that_do_not_fit
+    limiter = semaphore(1, client: @client)
+    [{ names: %w[a b] }, { names: ["ü"] }, { names: [""] }, { units: ["", ""] }, { units: ["ü"] }].each do |options|
+      assert_raises(ArgumentError) { ::Limiter::Rack.new(@app, limiter, **options) }
+    end
+  end
+
+  def test_how_long_a_full_semaphore_asks_to_wait
+    limiter = @client.limiter("full", Limiter.semaphore(1, lease: 10))
+    limiter.acquire("10.0.0.1").detach
+    { {} => "1", { retry_when_full: 1.5 } => "2", { retry_when_full: 60 } => "10" }.each do |options, seconds|
+      assert_equal seconds, whole(limiter, **options)["retry-after"]
+    end
+  end
+
+  def test_a_denials_document
+    limiter = bucket(1)
+    whole(limiter)
+    denied = whole(limiter)
+    assert_equal "application/problem+json", denied["content-type"]
+    document = JSON.parse(denied.body)
+    assert_equal ["api"], document["violated-policies"]
+    assert_match(/#quota-exceeded\z/, document["type"])
   end
 
   def test_given_back_when_the_app_fails
@@ -102,6 +155,18 @@ class TestRack < Minitest::Test
     end
     get(::Limiter::Rack.new(app, limiter))
     assert_nothing_held limiter
+    # Rack 3: the connection comes from the call alone.
+    app = lambda do |env|
+      assert_equal :io, env["rack.hijack"].call
+      [200, {}, []]
+    end
+    status, headers, = get(::Limiter::Rack.new(app, limiter), "rack.hijack" => -> { :io })
+    assert_equal [200, {}], [status, headers]
+    assert_nothing_held limiter
+    # It was not taken: the body has the permit.
+    _, _, body = get(::Limiter::Rack.new(@app, limiter), "rack.hijack" => -> { :io })
+    assert_equal 1, @client.stats[:in_flight]
+    body.close
   end
 
   def test_the_body_is_what_it_wraps
@@ -125,10 +190,15 @@ class TestRack < Minitest::Test
     assert_nothing_held limiter
   end
 
-  def test_headers_of_the_app_win_and_are_not_changed
-    own = { "RateLimit" => "mine" }.freeze
-    _, headers, = get(::Limiter::Rack.new(->(_) { [200, own, []] }, bucket))
-    assert_equal "mine", headers["RateLimit"]
+  # Both fields are lists: who stands further in, the app or another limiter, is heard as well.
+  def test_fields_that_are_there_are_continued
+    own = { "RateLimit" => "\"mine\";r=1", "Retry-After" => "9", "RateLimit-Policy" => ["\"mine\";q=1"] }.freeze
+    inner = ::Limiter::Rack.new(->(_) { [200, own, []] }, bucket)
+    outer = ::Limiter::Rack.new(inner, @client.limiter("outer", Limiter.fixed_window(9, window: 1)))
+    _, headers, = get(outer)
+    assert_equal '"mine";r=1, "api";r=1;t=1, "outer";r=8;t=1', headers["RateLimit"]
+    assert_equal ['"mine";q=1', '"api";q=2;w=2', '"outer";q=9;w=1'], headers["RateLimit-Policy"]
+    assert_equal "9", headers["Retry-After"]
     assert_nil headers["ratelimit"]
   end
 
@@ -153,6 +223,51 @@ class TestRack < Minitest::Test
     assert_equal [503, "1"], [whole(limiter, on_failure: :closed)].flat_map { |r| [r.status, r["retry-after"]] }
     assert_raises(Limiter::Closed) { whole(limiter, on_failure: :raise) }
     assert_raises(ArgumentError) { whole(limiter, on_failure: :maybe) }
+  end
+
+  # What a request can bring about itself is no way around the limit.
+  def test_nothing_a_request_does_opens_the_door
+    client = Limiter::Client.new(max_waiting: 1)
+    limiter = semaphore(1, client: client)
+    limiter.acquire("10.0.0.1").detach
+    waiting = Thread.new { limiter.acquire("10.0.0.1") }
+    eventually { client.stats[:waiting] == 1 }
+    %i[open closed raise].each do |on_failure|
+      told = []
+      options = { on_failure: on_failure, on_error: ->(_env, error) { told << error.class } }
+      @app = ->(_) { flunk "it passed" }
+      assert_equal 400, whole(limiter, key: ->(_) { "x" * 65_537 }, **options).status
+      assert_equal [503, "1"], [whole(limiter, wait: 60, **options)].flat_map { |r| [r.status, r["retry-after"]] }
+      assert_equal [Limiter::InvalidError, Limiter::Overloaded], told
+    end
+  ensure
+    waiting&.kill&.join
+  end
+
+  # Whatever the library may answer: only what says that it could not be asked lets requests pass.
+  def test_every_error
+    errors = Limiter.constants.map { |name| Limiter.const_get(name) }
+                    .select { |type| type.is_a?(Class) && type < Limiter::Error && !(type <= Limiter::Refused) }
+    passed = errors.select do |type|
+      limiter = bucket
+      limiter.define_singleton_method(:acquire) { |*, **| raise type.new(-6) }
+      get(::Limiter::Rack.new(@app, limiter)).first == 200
+    rescue Limiter::Error
+      false
+    end
+    assert_equal %w[BackendError Closed TimedOut UnknownOutcome], passed.map { |type| type.name[/\w+\z/] }.sort
+  end
+
+  def test_a_lease_that_was_lost_is_told
+    limiter = @client.limiter("s", Limiter.semaphore(1, lease: 1, renew: false))
+    told = []
+    _, _, body = get(::Limiter::Rack.new(@app, limiter, on_error: ->(_, error) { told << error.class }))
+    @client.advance(2)
+    body.close
+    assert_equal [Limiter::Stale], told
+    _, _, body = get(::Limiter::Rack.new(@app, limiter))
+    @client.advance(2)
+    body.close
   end
 
   def test_a_request_may_wait_its_turn

@@ -18,15 +18,15 @@ module Limiter
     #   `clock: :virtual`; the README lists them
     # @raise [ConfigError] with what is allowed in the message
     def initialize(url = "memory://", **config)
-      url = (url || "memory://").to_s
+      url = Handle.text(url || "memory://")
       raise ArgumentError, "a URL holds a NUL" if url.include?("\0")
 
-      @url = url.sub(%r{(?<=//)[^/@]*@}, "").freeze
       @far = !url.start_with?("memory:")
       @idle = []
       settings = FFI::AutoPointer.new(Native.config_new, Native.method(:config_free))
       config.each { |name, value| set(settings, name.to_s, value) }
-      @handle = Handle.own(self, Handle.make(:client_open, url, settings), :client_free)
+      @handle = Handle.own(self, Handle.make(:client_open, url, settings), :client_free_blocking)
+      @url = shown(url).freeze
     end
 
     # @return [Handle] who owns the C handle
@@ -49,10 +49,14 @@ module Limiter
     # Closes the client: every wait ends with {Closed}, permits still held are given back. Repeating
     # it is harmless.
     #
-    # @param timeout [Numeric, nil] seconds to wait for that; nil: without limit
-    # @return [Boolean] whether that sufficed; the client is closed all the same
+    # @param timeout [Numeric, nil] seconds to wait for that; nil: without limit. Timeout, Thread#kill and
+    #   Ctrl-C end the wait, while the client goes on closing
+    # @return [Boolean] whether that sufficed, and Redis could be told; the client is closed all the same
     def close(timeout: 1)
-      status = Native.client_shutdown_blocking(pointer, Span.wait_ms(timeout))
+      wait_ms = Span.wait_ms(timeout)
+      handle = @handle
+      # A thread in C does not hear of interrupts; one that waits for it does.
+      status = Thread.new { Native.client_shutdown_blocking(handle.pointer, wait_ms) }.value
       raise Error.for(status) unless [Native::OK, Native::TIMEOUT].include?(status)
 
       status == Native::OK
@@ -116,19 +120,30 @@ module Limiter
     end
 
     # Calls a function that takes one round trip on Redis and none on memory: there without the GVL,
-    # and under a fiber scheduler on a thread of its own so that the other fibers go on.
+    # and under a fiber scheduler on another thread, so that the other fibers go on.
+    # @param undo [#call, nil] what takes the call back when its fiber was interrupted meanwhile
     # @return [Integer] the status
     # @api private
-    def round_trip(function, *args)
+    def round_trip(function, *args, undo: nil)
       return Native.public_send(function, *args) unless @far
 
       function = :"#{function}_blocking"
       return Native.public_send(function, *args) unless Fiber.current_scheduler
 
-      Thread.new { Native.public_send(function, *args) }.value
+      Offload.call(undo: undo) { Native.public_send(function, *args) }
     end
 
     private
+
+    # What of a URL cannot be a password: neither what stands before the last "@" nor the query. Where
+    # the two cannot be told apart, only the scheme.
+    def shown(url)
+      scheme, rest = url.split("://", 2)
+      return scheme if rest.nil?
+
+      place, query = rest.split(/[?#]/, 2)
+      "#{scheme}://#{query&.include?('@') ? '...' : place.to_s.rpartition('@').last}"
+    end
 
     def set(settings, name, value)
       Handle.set(:config_set, settings, name, { true => "yes", false => "no" }.fetch(value, value))

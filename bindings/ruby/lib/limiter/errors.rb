@@ -102,4 +102,11 @@ module Limiter
     }.freeze
     private_constant :BY_STATUS
   end
+
+  # What says that the limits could not be asked. Only this may let work pass without a permit. Whatever
+  # else is neither admission nor refusal may be the caller's doing (a key too long, more waits than
+  # fit), and would be a way around the limit.
+  # @api private
+  UNANSWERED = [BackendError, TimedOut, Closed].freeze
+  private_constant :UNANSWERED
 end

@@ -84,17 +84,6 @@ module Limiter
     # @return [Boolean] whether it counts calls, not their weight
     def per_call? = @flags.anybits?(PER_CALL)
 
-    # @return [Integer, nil] seconds, rounded up, in which `capacity` units pass; nil where time has
-    #   no part in it
-    def window
-      case @kind
-      when :token_bucket, :pacer
-        units = [@capacity, 1].max
-        Rational(units * @period_us, @refill * 1_000_000).ceil
-      when :sliding_log, :sliding_counter, :fixed_window then Rational(@period_us, 1_000_000).ceil
-      end
-    end
-
     # @return [String] the rule and its numbers
     def inspect
       numbers = { capacity: @capacity, refill: @refill, period_us: @period_us }.reject { |_, n| n.zero? }

@@ -15,12 +15,13 @@ module Limiter
       @client = client
       @name = name.to_s.dup.freeze
       @limits = limits.flatten.freeze
+      @holds = @limits.any? { |limit| limit.kind == :semaphore }
       raise ArgumentError, "a limiter's name holds a NUL" if @name.include?("\0")
 
       size = Native::LimitLayout::SIZE
       memory = FFI::MemoryPointer.new(size, [@limits.size, 1].max)
       @limits.each_with_index { |limit, at| limit.write(memory + (at * size)) }
-      pointer = Handle.make(:new, client.pointer, @name.encode("UTF-8"), memory, @limits.size)
+      pointer = Handle.make(:new, client.pointer, Handle.text(@name), memory, @limits.size)
       @handle = Handle.own(self, pointer, :free)
     end
 
@@ -31,6 +32,10 @@ module Limiter
     # @return [FFI::Pointer] the C handle
     # @api private
     def pointer = @handle.pointer
+
+    # @return [Boolean] whether it has a semaphore, so that its permits have a lease to lose
+    # @api private
+    def holds? = @holds
 
     # Sets what is answered when Redis cannot, for this limiter alone and from its next call on; until
     # then it is the client's.
@@ -46,11 +51,14 @@ module Limiter
     #
     # With a block, yields the permit, gives it back when the block ends in whatever way, and returns
     # what the block returned. Thread#kill, Timeout and Ctrl-C at any instant leave nothing behind:
-    # a wait is cancelled, a grant that came meanwhile is given back.
+    # a wait is cancelled, a grant that came meanwhile is given back. Where a semaphore's lease was lost
+    # while the block ran, so that others may have run beside it, {Stale} is raised at the block's end
+    # (not where the block is left by break, throw or an exception of its own).
     #
-    # @param key [#to_s] whose share: any bytes, up to 65 536
+    # @param key [#to_s] whose share: any bytes, up to 65 536; not nil
     # @param weight [Integer, Array<Integer>] units, or units for each limit; 0 only looks
-    # @param wait [Numeric, nil] longest wait in seconds; 0 tries once; nil waits without limit
+    # @param wait [Numeric, nil] longest wait in seconds; 0 and below try once; nil and infinity wait
+    #   without limit; what is beyond 24 days counts as 24 days
     # @param lease [Numeric, nil] seconds a semaphore's permit lives; nil: the limit's
     # @param renew [Boolean] whether the library renews the permit while it is held
     # @param tag [Integer] what {Client#cancel_waits} goes by
@@ -58,7 +66,8 @@ module Limiter
     # @return [Permit, Object] the permit, or what the block returned
     # @raise [Denied] when it was not admitted within `wait`; at once where that is known
     # @raise [Never] when it can never be admitted
-    # @raise [Error] {BackendError}, {Closed}, {Cancelled}, {Overloaded}
+    # @raise [Stale] at the end of a block whose lease was lost
+    # @raise [Error] {BackendError}, {Closed}, {Cancelled}, {Overloaded}, {InvalidError}
     def acquire(key = "", weight: 1, wait: nil, lease: nil, renew: true, tag: 0, &block)
       hold(key, weight, Span.wait_ms(wait), lease, renew, tag, false, &block)
     end
@@ -77,7 +86,8 @@ module Limiter
     end
 
     # Books the next moment at which `weight` may start. The slot is yours: sleep for
-    # {Permit#delay}, then start. Waits for nothing itself; {#acquire} does both in one.
+    # {Permit#delay}, then start. Waits for nothing itself; {#acquire} does both in one. Dropping the
+    # permit keeps the slot, so `sleep limiter.pace.delay` is fine.
     #
     # @param key (see #acquire)
     # @param weight (see #acquire)
@@ -89,10 +99,10 @@ module Limiter
     def pace(key = "", weight: 1, wait: nil)
       permit = Permit.new(self)
       request = Request.new.write(key, weight, wait_ms: Span.wait_ms(wait))
-      status = @client.round_trip(:pace, pointer, request, permit.memory)
-      raise refusal(status, permit.memory) unless status == Native::OK
+      status = @client.round_trip(:pace, pointer, request, permit.memory, undo: permit.method(:release))
+      raise refusal(status, permit.memory, key, weight, nil, pace: true) unless status == Native::OK
 
-      permit
+      permit.keep
     end
 
     # What {#try_acquire} would answer now, charging nothing.
@@ -103,7 +113,7 @@ module Limiter
     def peek(key = "", weight: 1)
       memory = FFI::MemoryPointer.new(Native::DecisionLayout::SIZE)
       status = @client.round_trip(:peek, pointer, Request.new.write(key, weight), memory)
-      raise Error.for(status) if status.negative?
+      raise refusal(status, memory, key, weight, nil) if status.negative?
 
       Decision.new(memory)
     end
@@ -119,7 +129,8 @@ module Limiter
       size = Native::DecisionLayout::SIZE
       memory = FFI::MemoryPointer.new(size, [pairs.size, 1].max)
       permits = Array.new(pairs.size) { |at| Permit.new(self, memory + (at * size)) }
-      check @client.round_trip(:try_many, pointer, request, memory, pairs.size)
+      undo = -> { permits.each(&:release) }
+      check @client.round_trip(:try_many, pointer, request, memory, pairs.size, undo: undo)
       permits.map { |permit| Decision.new(permit.memory, permit.id.zero? ? nil : permit) }
     end
 
@@ -128,7 +139,7 @@ module Limiter
     # @param key (see #acquire)
     # @return [self]
     def reset(key = "")
-      bytes = key.to_s
+      bytes = Request.key(key)
       check @client.round_trip(:reset, pointer, FFI::MemoryPointer.from_string(bytes), bytes.bytesize)
     end
 
@@ -139,8 +150,8 @@ module Limiter
     # @param retry_after [Numeric] seconds from now
     # @return [self]
     def penalize(key = "", retry_after:)
-      bytes = key.to_s
-      us = Span.microseconds(Span.exact(retry_after).ceil(6))
+      bytes = Request.key(key)
+      us = Span.microseconds_up(retry_after)
       check @client.round_trip(:penalize, pointer, FFI::MemoryPointer.from_string(bytes), bytes.bytesize, us)
     end
 
@@ -148,7 +159,11 @@ module Limiter
     #
     # @param id [Integer] a permit's number
     # @return [Boolean] whether it was held until now
-    def release(id) = Native.release(pointer, id) == Native::OK
+    def release(id) = give_back(id) == Native::OK
+
+    # @return [Integer] the status of a release
+    # @api private
+    def give_back(id) = Native.release(pointer, id)
 
     # {Permit#renew} by number.
     #
@@ -157,7 +172,7 @@ module Limiter
     # @return [self]
     # @raise [Stale] when it is over
     def renew(id, lease = nil)
-      check @client.round_trip(:renew, pointer, id, lease ? Span.milliseconds(lease) : 0)
+      check @client.round_trip(:renew, pointer, id, Span.lease_ms(lease))
     end
 
     # {Permit#settle} by number.
@@ -186,9 +201,13 @@ module Limiter
         unless status == Native::OK
           return if quiet && status == Native::DENIED
 
-          raise refusal(status, permit.memory)
+          raise refusal(status, permit.memory, key, weight, lease)
         end
-        return yield permit if block_given?
+        if block_given?
+          value = yield permit
+          permit.release!
+          return value
+        end
 
         kept = false
         permit
@@ -207,19 +226,38 @@ module Limiter
     end
 
     def decide(memory, key, weight, wait_ms, lease, renew, tag)
-      lease_ms = lease ? Span.milliseconds(lease) : 0
+      lease_ms = Span.lease_ms(lease)
       waiter = @client.checkout
-      waiter.request.write(key, weight, wait_ms: wait_ms, lease_ms: lease_ms, renew: renew, tag: tag)
+      begin
+        waiter.request.write(key, weight, wait_ms: wait_ms, lease_ms: lease_ms, renew: renew, tag: tag)
+      rescue StandardError
+        @client.checkin(waiter)
+        raise
+      end
       status = waiter.run(@handle.pointer, memory)
       @client.checkin(waiter)
       status
     end
 
-    def refusal(status, memory)
+    def refusal(status, memory, key, weight, lease, pace: false)
       case status
       when Native::DENIED then Denied.new(Decision.new(memory))
       when Native::NEVER then Never.new(Decision.new(memory))
+      when Native::INVALID then Error.for(status, reason(key, weight, lease, pace))
       else Error.for(status)
+      end
+    end
+
+    # Why the library called a request invalid: it says no more than that.
+    def reason(key, weight, lease, pace)
+      if Request.key(key).bytesize > 65_536
+        "a key of #{Request.key(key).bytesize} bytes: at most 65536"
+      elsif weight.is_a?(Array) && weight.size != @limits.size
+        "#{weight.size} weights for #{@limits.size} limits"
+      elsif pace && @holds
+        "a limiter with a semaphore cannot be paced: acquire does both"
+      elsif lease && !Span.lease_ms(lease).between?(100, 86_400_000)
+        "a lease of #{lease} s: 0.1 to 86400"
       end
     end
 

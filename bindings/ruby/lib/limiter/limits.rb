@@ -20,7 +20,7 @@ module Limiter
     # @param renew [Boolean] whether the library renews permits while they are held
     # @return [Limit]
     def semaphore(capacity, lease: nil, renew: true, per_call: false, version: 0)
-      Limit.new(:semaphore, capacity: capacity, lease_ms: lease ? Span.milliseconds(lease) : 0,
+      Limit.new(:semaphore, capacity: capacity, lease_ms: Span.lease_ms(lease),
                             flags: Limit.flags(per_call: per_call, renew: renew), version: version)
     end
 

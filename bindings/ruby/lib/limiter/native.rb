@@ -6,11 +6,15 @@ module Limiter
   # The C functions of limiter.h, and where its structs keep their fields. Nothing else in this gem
   # calls C.
   #
+  # The offsets below are those of a 64-bit machine.
+  #
   # A function is attached without releasing the GVL unless it can wait: then it is attached once more
   # under its name with `_blocking`, for clients whose backend is a network away.
   # @api private
   module Native
     extend FFI::Library
+
+    raise ::LoadError, "liblimiter for Ruby needs a 64-bit Ruby" unless FFI::Pointer::SIZE == 8
 
     # The ABI this gem was written for; LIMITER_ABI of limiter.h.
     ABI = 0
@@ -23,6 +27,7 @@ module Limiter
     PENDING = 1
     DENIED = 2
     NEVER = 3
+    INVALID = -1
     TIMEOUT = -4
     STALE = -8
 
@@ -136,7 +141,7 @@ module Limiter
     native :config_free, [:pointer], :void
     native :client_open, %i[string pointer pointer pointer size_t], :int32
     native :client_shutdown, %i[pointer int32], :int32, waits: true
-    native :client_free, [:pointer], :int32
+    native :client_free, [:pointer], :int32, waits: true
     native :set, %i[pointer string string pointer size_t], :int32
     native :new, %i[pointer string pointer size_t pointer pointer size_t], :int32
     native :free, [:pointer], :void

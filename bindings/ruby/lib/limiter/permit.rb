@@ -35,7 +35,7 @@ module Limiter
     attr_reader :memory
 
     # Made before the call that may fill it, so that there is no instant in which a grant belongs to
-    # nobody.
+    # nobody. The collector gives back what it holds, unless {#keep} was called.
     # @param memory [FFI::Pointer] a `limiter_decision`, zeroed until there is one
     # @api private
     def initialize(limiter, memory = FFI::MemoryPointer.new(Native::DecisionLayout::SIZE))
@@ -70,6 +70,29 @@ module Limiter
       held = @limiter.release(id)
       @memory.put_uint64(PERMIT, 0)
       held
+    end
+
+    # {#release} that tells of a lease that was lost: then others may have held what this held.
+    # @return [self]
+    # @raise [Stale] where the limiter has a semaphore and the permit was over before
+    def release!
+      number = id
+      return self if number.zero?
+
+      status = @limiter.give_back(number)
+      @memory.put_uint64(PERMIT, 0)
+      raise Error.for(status, "the lease was lost before the permit was given back") if status == Native::STALE && @limiter.holds?
+
+      self
+    end
+
+    # Leaves what it holds to the collector no more: a booked slot is slept for by those who have only
+    # its delay.
+    # @return [self]
+    # @api private
+    def keep
+      ObjectSpace.undefine_finalizer(self)
+      self
     end
 
     # Makes it live for `lease` seconds from now. Only of use with `renew: false`: otherwise the

@@ -1,5 +1,6 @@
 # frozen_string_literal: true
 
+require "json"
 require_relative "../limiter"
 require_relative "rack/body"
 require_relative "rack/headers"
@@ -11,11 +12,18 @@ module Limiter
   #   use Limiter::Rack, limiter, key: ->(env) { env["REMOTE_ADDR"] }
   #
   # Every response tells the client where it stands: `RateLimit-Policy` and `RateLimit` as in
-  # draft-ietf-httpapi-ratelimit-headers-10. Works with Rack 2 and 3, and needs neither at run time.
+  # draft-ietf-httpapi-ratelimit-headers-11. Works with Rack 2 and 3, and needs neither at run time.
+  #
+  # A limiter that cannot be asked (Redis does not answer, the client is closed) is neither admission nor
+  # denial. By default requests pass then: an outage of the limiter should not become one of what it
+  # protects. Where too many requests are worse than none, say `on_failure: :closed`; or let the client
+  # decide, with its own `on_failure: :local`, which keeps to this process's share of the limits. Nothing
+  # that a request can bring about lets it pass: a key that is too long is answered 400, and 503 where
+  # too many wait.
   class Rack
     # Where the app finds the permit.
     ENV_PERMIT = "limiter.permit"
-    # Set to the error where the backend could not answer and `on_failure` is `:open`.
+    # Set to the error where the limiter could not be asked and `on_failure` is `:open`.
     ENV_ERROR = "limiter.error"
 
     # @param app [#call] the next app
@@ -23,13 +31,20 @@ module Limiter
     # @param key [#call] from the env to whose share it is; nil lets a request pass unlimited
     # @param weight [Integer, Array<Integer>, #call] units, or from the env to units
     # @param wait [Numeric] seconds a request may wait for its turn before it is denied
-    # @param policy [String] the name clients see; the limiter's by default
-    # @param on_failure [Symbol] `:open` lets requests pass while the backend cannot answer, `:closed`
+    # @param names [Array<String>, nil] the names that clients see, one for each limit; by default the
+    #   limiter's, numbered after the first
+    # @param units [Array<String, nil>, nil] the limits' quota units, such as "content-bytes"; by default
+    #   requests, and "concurrent-requests" for a semaphore
+    # @param retry_when_full [Numeric] seconds to ask for where a semaphore denies: when a place comes
+    #   free, nobody knows
+    # @param on_failure [Symbol] `:open` lets requests pass while the limiter cannot be asked, `:closed`
     #   answers 503, `:raise` raises
+    # @param on_error [#call, nil] told, as `env, error`, of every request that was neither admitted nor
+    #   denied, and of leases that were lost while a request was served ({Stale})
     # @param denied [#call, nil] makes the response to a denial from `env, decision`; its headers get
-    #   those of this class where it sets none itself
-    def initialize(app, limiter, key: ->(env) { env["REMOTE_ADDR"] }, weight: 1, wait: 0,
-                   policy: limiter.name, on_failure: :open, denied: nil)
+    #   those of this class
+    def initialize(app, limiter, key: ->(env) { env["REMOTE_ADDR"] }, weight: 1, wait: 0, names: nil,
+                   units: nil, retry_when_full: 1, on_failure: :open, on_error: nil, denied: nil)
       unless %i[open closed raise].include?(on_failure)
         raise ArgumentError, "on_failure is :open, :closed or :raise"
       end
@@ -39,8 +54,9 @@ module Limiter
       @key = key
       @weight = weight
       @wait = wait
-      @headers = Headers.new(limiter.limits, policy)
+      @headers = Headers.new(limiter, names, units, Span.microseconds_up(retry_when_full))
       @on_failure = on_failure
+      @on_error = on_error
       @denied = denied
     end
 
@@ -68,35 +84,77 @@ module Limiter
     def pass(env, permit)
       kept = true
       env[ENV_PERMIT] = permit
+      taken = watch_hijack(env)
       status, headers, body = @app.call(env)
       # A connection that was taken over has no body that anybody would close.
-      return [status, headers, body] if env["rack.hijack_io"] || status == -1
+      return [status, headers, body] if taken.call || status == -1
 
       headers = @headers.add(headers, permit.decision)
-      body = Body.new(body, permit)
+      body = Body.new(body, -> { give_back(env, permit) })
       kept = false
       [status, headers, body]
     ensure
       permit.release if kept
     end
 
+    # Notes that the app takes the connection: since Rack 3 a server need not leave it in the env.
+    # @return [Proc] whether it did
+    def watch_hijack(env)
+      taken = false
+      if (hijack = env["rack.hijack"])
+        env["rack.hijack"] = lambda do
+          taken = true
+          hijack.call
+        end
+      end
+      -> { taken || env["rack.hijack_io"] }
+    end
+
+    def give_back(env, permit)
+      permit.release!
+    rescue Stale => lost
+      @on_error&.call(env, lost)
+    end
+
     def refuse(env, decision)
       status, headers, body = @denied&.call(env, decision)
       status ||= 429
-      headers ||= { "content-type" => "text/plain" }
-      body ||= [decision.never? ? "This request can never be admitted\n" : "Too many requests\n"]
+      headers ||= { "content-type" => "application/problem+json" }
+      body ||= [problem(decision)]
       [status, @headers.add(headers, decision), body]
     end
 
+    # The draft's document for an exceeded quota (RFC 9457).
+    def problem(decision)
+      title = "Request cannot be satisfied as assigned quota has been exceeded"
+      title = "Request is larger than the quota can ever be" if decision.never?
+      document = { type: "https://iana.org/assignments/http-problem-types#quota-exceeded", title: title }
+      document[:"violated-policies"] = [@headers.names[decision.index]] if decision.index
+      "#{JSON.generate(document)}\n"
+    end
+
     def fail_over(env, error)
+      @on_error&.call(env, error)
+      case error
+      when *UNANSWERED then unanswered(env, error)
+      when Overloaded, ResourceError then try_later
+      when InvalidError then [400, { "content-type" => "text/plain" }, ["Bad request\n"]]
+      else raise error
+      end
+    end
+
+    def unanswered(env, error)
       case @on_failure
       when :raise then raise error
-      when :closed
-        [503, { "content-type" => "text/plain", "retry-after" => "1" }, ["Try again later\n"]]
+      when :closed then try_later
       else
         env[ENV_ERROR] = error
         @app.call(env)
       end
+    end
+
+    def try_later
+      [503, { "content-type" => "text/plain", "retry-after" => "1" }, ["Try again later\n"]]
     end
   end
 end

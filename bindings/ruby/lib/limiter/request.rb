@@ -30,6 +30,14 @@ module Limiter
       self
     end
 
+    # @return [String] the bytes of a key
+    # @raise [TypeError] for nil, which is a key forgotten rather than an empty one
+    def self.key(key)
+      raise TypeError, "a key is nil" if key.nil?
+
+      key.to_s
+    end
+
     # @return [Integer] what C takes as a weight
     # @raise [TypeError, RangeError] for what would be cut or wrapped
     def self.units(weight)
@@ -42,7 +50,7 @@ module Limiter
     private
 
     def write_key(memory, key, at)
-      key = key.to_s
+      key = Request.key(key)
       bytes = @keys[at]
       if bytes.nil? || bytes.size < key.bytesize
         bytes = @keys[at] = FFI::MemoryPointer.new(:char, [key.bytesize, 64].max)

@@ -31,22 +31,30 @@ module Limiter
       us.to_i
     end
 
-    # @return [Integer] milliseconds, rounded up
-    def milliseconds(seconds)
-      ms = (exact(seconds) * 1000).ceil
-      raise RangeError, "#{seconds} s is negative" if ms.negative?
+    # @return [Integer] microseconds, rounded up, at most what fits: the library cuts or refuses more
+    def microseconds_up(seconds)
+      us = (exact(seconds) * 1_000_000).ceil
+      raise RangeError, "#{seconds} s is negative" if us.negative?
 
-      ms
+      [us, 0xffff_ffff_ffff_ffff].min
     end
 
-    # @param wait [nil, Numeric] the longest wait in seconds; nil: without limit
-    # @return [Integer] a request's wait_ms, rounded up; beyond 24 days it is without limit
+    # @param lease [nil, Numeric] seconds; nil: the default, which C has as 0
+    # @return [Integer] milliseconds, rounded up; what is out of range stays so, for the library to refuse
+    def lease_ms(lease)
+      return 0 if lease.nil?
+
+      (exact(lease) * 1000).ceil.clamp(1, 0xffff_ffff)
+    end
+
+    # @param wait [nil, Numeric] the longest wait in seconds; nil and infinity: without limit; below 0,
+    #   which is what is left of a deadline that passed, as 0
+    # @return [Integer] a request's wait_ms, rounded up, at most 2**31 - 1 (24 days)
     def wait_ms(wait)
-      return -1 if wait.nil?
+      return -1 if wait.nil? || wait == Float::INFINITY
       return 0 if wait == 0
 
-      ms = milliseconds(wait)
-      ms > 0x7fff_ffff ? -1 : ms
+      (exact(wait) * 1000).ceil.clamp(0, 0x7fff_ffff)
     end
   end
 end

@@ -34,7 +34,6 @@ module Limiter
       raise Error.for(status) unless status == Native::OK
 
       @queue = Handle.own(self, out.read_pointer, :queue_free)
-      @io = IO.for_fd(Native.queue_fd(@queue.pointer), "r", autoclose: false)
       @request = Request.new
     end
 
@@ -60,11 +59,22 @@ module Limiter
     private
 
     def wait(memory)
-      @io.wait_readable
+      readable.wait_readable
       polled = Native.queue_poll(@queue.pointer, memory, 1, 0)
       raise Error.for(polled) if polled.negative?
 
       memory.get_int32(STATUS)
+    end
+
+    # The descriptor, asked for each time: a child that had closed it, as daemons do, and has something
+    # else on its number finds the queue on another one.
+    def readable
+      number = Native.queue_fd(@queue.pointer)
+      raise Error.for(number) if number.negative?
+
+      @io = IO.for_fd(number, "r", autoclose: false) unless number == @number && !@io.closed?
+      @number = number
+      @io
     end
   end
 end

@@ -7,10 +7,10 @@ module Limiter
     # @api private
     class Body
       # @param body [Object] the app's body
-      # @param permit [Permit] what to give back
-      def initialize(body, permit)
+      # @param give_back [#call] gives the permit back
+      def initialize(body, give_back)
         @body = body
-        @permit = permit
+        @give_back = give_back
       end
 
       # Closes the body, then gives the permit back. Again is harmless.
@@ -22,7 +22,7 @@ module Limiter
         begin
           @body.close if @body.respond_to?(:close)
         ensure
-          @permit.release
+          @give_back.call
         end
       end
 

@@ -2,67 +2,138 @@
 
 module Limiter
   class Rack
-    # The header fields of draft-ietf-httpapi-ratelimit-headers-10, and Retry-After.
+    # The header fields of draft-ietf-httpapi-ratelimit-headers-11, and Retry-After.
     #
-    #   RateLimit-Policy: "api";q=100;w=60, "api-1";q=4;qu="concurrent-requests"
-    #   RateLimit: "api";r=0;t=12
+    #   RateLimit-Policy: "api";q=4;qu="concurrent-requests", "api-1";q=100;w=60
+    #   RateLimit: "api-1";r=0;t=12
     #
-    # One policy for each limit; those after the first are numbered. RateLimit names the limit that
-    # decided: the one that refused, else the tightest.
+    # One policy for each limit that has a quota. RateLimit names the limit that decided: the one that
+    # refused, else the tightest. What each kind of limit says is in tests/conformance/ratelimit_fields.json,
+    # which every binding is held to.
     # @api private
     class Headers
       # The largest integer of a structured field (RFC 9651).
       MAX = 999_999_999_999_999
-      private_constant :MAX
+      # Microseconds.
+      SECOND = 1_000_000
+      private_constant :MAX, :SECOND
 
-      # @param limits [Array<Limit>] the limiter's
-      # @param policy [String] the first policy's name
-      def initialize(limits, policy)
-        names = limits.each_index.map { |at| string(at.zero? ? policy : "#{policy}-#{at}") }
-        @names = names
-        @capacities = limits.map(&:capacity)
-        @policies = limits.zip(names).filter_map { |limit, name| policy(limit, name) }.join(", ")
+      # @return [Array<String>] the policies' names
+      attr_reader :names
+
+      # @param limiter [Limiter] whose limits it tells of
+      # @param names [Array<String>, nil] one for each limit
+      # @param units [Array<String, nil>, nil] the quota units, one for each limit
+      # @param when_full_us [Integer] what to tell of a place that comes free nobody knows when
+      def initialize(limiter, names, units, when_full_us)
+        @limits = limiter.limits
+        @names = names || defaults(limiter.name)
+        units ||= @limits.map { nil }
+        unless @names.size == @limits.size && units.size == @limits.size
+          raise ArgumentError, "#{@names.size} names and #{units.size} units for #{@limits.size} limits"
+        end
+
+        @quoted = @names.map { |name| quote(name) }
+        @quotas = @limits.map { |limit| quota(limit) }
+        @policies = @limits.each_index.filter_map { |at| policy(at, units[at]) }.join(", ")
+        @when_full_us = when_full_us
       end
 
       # @param headers [Hash] the app's; not changed
       # @param decision [Decision] the answer to tell
-      # @return [Hash] with the fields the app did not set itself
+      # @return [Hash] with the fields; those the app has as well are lists, and are continued
       def add(headers, decision)
         added = fields(decision)
-        headers.each_key { |name| added.delete(name.downcase) } unless headers.empty?
-        headers.to_h.merge(added)
+        merged = headers.to_h.dup
+        merged.each_key do |name|
+          more = added.delete(name.downcase) or next
+          merged[name] = join(merged[name], more) unless name.downcase == "retry-after"
+        end
+        merged.merge(added)
       end
 
       private
 
+      def defaults(name)
+        name = name.dup.force_encoding(Encoding::UTF_8).scrub("?").gsub(/[^ -~]/, "?")
+        @limits.each_index.map { |at| at.zero? ? name : "#{name}-#{at}" }
+      end
+
       def fields(decision)
         fields = {}
         fields["ratelimit-policy"] = @policies unless @policies.empty?
-        at = decision.index || @capacities.index(decision.limit)
-        if at && !decision.never? && !@policies.empty?
-          us = decision.denied? ? decision.retry_after_us : decision.reset_after_us
-          fields["ratelimit"] = "#{@names[at]};r=#{[decision.remaining, MAX].min};t=#{seconds(us)}"
-        end
-        fields["retry-after"] = seconds(decision.retry_after_us).to_s if decision.denied?
+        at = which(decision)
+        return fields if decision.never?
+
+        wait_us = wait(decision, at)
+        fields["ratelimit"] = current(decision, at, wait_us) if at && @quotas[at]
+        fields["retry-after"] = [seconds(wait_us), 1].max.to_s if decision.denied?
         fields
       end
 
-      def seconds(us) = [(us + 999_999) / 1_000_000, MAX].min
+      # Which limit the numbers are about: the one the decision names, or else the first that allows as much.
+      def which(decision)
+        return decision.index if decision.index
+        return 0 if @limits.size == 1
 
-      def policy(limit, name)
-        quota = "#{name};q=#{[limit.capacity, MAX].min}"
+        @limits.index { |limit| [limit.capacity, 1].max == decision.limit }
+      end
+
+      # Where a semaphore denies, a permit's lease is all that is known.
+      def wait(decision, at)
+        return decision.reset_after_us unless decision.denied?
+
+        full = at && @limits[at].kind == :semaphore
+        full ? [decision.retry_after_us, @when_full_us].min : decision.retry_after_us
+      end
+
+      def current(decision, at, wait_us)
+        item = "#{@quoted[at]};r=#{[decision.remaining, MAX].min}"
+        @limits[at].kind == :semaphore ? item : "#{item};t=#{seconds(wait_us)}"
+      end
+
+      def seconds(us) = [(us + SECOND - 1) / SECOND, MAX].min
+
+      def policy(at, unit)
+        units, window = @quotas[at]
+        return unless units
+
+        unit = unit.to_s
+        unit = "concurrent-requests" if unit.empty? && @limits[at].kind == :semaphore
+        item = "#{@quoted[at]};q=#{units}"
+        item += ";qu=#{quote(unit)}" unless unit.empty?
+        window ? "#{item};w=#{window}" : item
+      end
+
+      # Units, and the window in whole seconds (nil: none); nil where a limit has no quota. A bucket's
+      # window is the time in which it fills. What is shorter than a second is told as the quota of one
+      # second; other fractions are rounded up, which promises less and never more.
+      def quota(limit)
         case limit.kind
-        when :semaphore then limit.per_call? ? "#{quota};qu=\"concurrent-requests\"" : quota
-        when :unlimited, :never then nil
-        when :pacer
-          "#{name};q=#{[limit.refill, MAX].min};w=#{seconds(limit.period_us)}"
-        else "#{quota};w=#{limit.window}"
+        when :semaphore then [[limit.capacity, MAX].min, nil]
+        when :token_bucket
+          fill = Rational(limit.capacity * limit.period_us, limit.refill)
+          fill < SECOND ? per_second(limit.refill, limit.period_us) : [[limit.capacity, MAX].min, (fill / SECOND).ceil]
+        when :pacer then per_window(limit.refill, limit.period_us)
+        when :sliding_log, :sliding_counter, :fixed_window then per_window(limit.capacity, limit.period_us)
         end
       end
 
-      # A structured field's string: printable ASCII, with two characters escaped.
-      def string(text)
-        "\"#{text.to_s.gsub(/[^ -~]/, '?').gsub(/["\\]/) { "\\#{_1}" }}\""
+      def per_window(units, period_us)
+        return per_second(units, period_us) if period_us < SECOND
+
+        [[units, MAX].min, Rational(period_us, SECOND).ceil]
+      end
+
+      def per_second(units, period_us) = [[units * SECOND / period_us, MAX].min, 1]
+
+      def join(there, more) = there.is_a?(Array) ? [*there, more] : "#{there}, #{more}"
+
+      # A structured field's string.
+      def quote(text)
+        raise ArgumentError, "#{text.inspect} is not a name of printable ASCII" unless text.match?(/\A[ -~]+\z/)
+
+        "\"#{text.gsub(/["\\]/) { "\\#{_1}" }}\""
       end
     end
     private_constant :Headers
