@@ -27,7 +27,8 @@ pub fn used(held: &[Held], capacity: u64) -> Use {
     // Who leaves at an instant has left when another comes at it.
     let mut changes: Vec<(u64, i64)> = held
         .iter()
-        .flat_map(|&(a, b)| [(a, 1), (b.max(a), -1)])
+        .filter(|(a, b)| b > a)
+        .flat_map(|&(a, b)| [(a, 1), (b, -1)])
         .collect();
     changes.sort_unstable();
     let Some(&(first, _)) = changes.first() else {
@@ -52,7 +53,7 @@ pub fn used(held: &[Held], capacity: u64) -> Use {
 #[test]
 fn what_is_held_at_once_is_counted() {
     assert_eq!(used(&[], 1).most, 0);
-    let one = used(&[(0, 10), (10, 20), (20, 100)], 1);
+    let one = used(&[(0, 10), (10, 10), (10, 20), (20, 100)], 1);
     assert_eq!((one.most, one.over, one.full), (1, Duration::ZERO, 100));
     let two = used(&[(0, 10), (5, 25), (25, 40)], 1);
     assert_eq!(

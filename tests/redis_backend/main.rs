@@ -2,10 +2,12 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod crowd;
 mod doors;
 mod dying;
 mod failing;
 mod failovers;
+mod fleet;
 mod flushing;
 mod forking;
 mod garbage;
@@ -20,6 +22,7 @@ mod parity;
 mod queueing;
 mod refusing;
 mod sharing;
+mod skew;
 mod storm;
 mod toggling;
 mod trouble;
