@@ -1,7 +1,8 @@
 #!/bin/sh
 # Installs what `make demo` or `make test` needs and this machine lacks (Debian and its kin).
-#   tools/setup.sh demo|redis|test
-# `redis` is the demo with a redis-server of its own.
+#   tools/setup.sh demo|redis|bench|test
+# `redis` is the demo with a redis-server of its own; `bench` leaves out the peers of a language that is not
+# there.
 # One line per need: who needs it, a command that succeeds where it is there, the Debian package.
 set -eu
 
@@ -9,17 +10,18 @@ needs() {
     cat <<'END'
 demo | command -v cc                         | gcc libc6-dev
 redis | command -v redis-server              | redis-server
+bench | command -v python3                   | python3
+bench | command -v valgrind                  | valgrind
+bench | dpkg_has libc6-dbg                   | libc6-dbg
+bench | command -v pkg-config                | pkg-config
+bench | python3 -c "import ensurepip"        | python3-venv
 test | command -v c++                        | g++
 test | command -v clang                      | clang
 test | command -v clang++                    | clang
 test | asan_runtime                          | libclang-rt-CLANG-dev
 test | command -v readelf                    | binutils
 test | command -v abidiff                    | abigail-tools
-test | command -v valgrind                   | valgrind
-test | dpkg_has libc6-dbg                    | libc6-dbg
 test | command -v cmake                      | cmake
-test | command -v pkg-config                 | pkg-config
-test | command -v python3                    | python3
 test | test -f /usr/include/nlohmann/json.hpp | nlohmann-json3-dev
 test | command -v openssl                    | openssl
 test | command -v redis-sentinel             | redis-sentinel
@@ -50,7 +52,8 @@ dpkg_has() { # valgrind cannot start without the C library's symbols
 wanted() { # does $1 (this line's purpose) belong to $purpose? Each needs all of those before it
     case $purpose in
         demo) [ "$1" = demo ] ;;
-        redis) [ "$1" != test ] ;;
+        redis) [ "$1" = demo ] || [ "$1" = redis ] ;;
+        bench) [ "$1" != test ] ;;
         *) true ;;
     esac
 }
@@ -110,9 +113,9 @@ check_rust() {
     done
 }
 
-usage="usage: tools/setup.sh demo|redis|test"
+usage="usage: tools/setup.sh demo|redis|bench|test"
 purpose=${1:?"$usage"}
-case $purpose in demo | redis | test) ;; *) echo "$usage" >&2; exit 2 ;; esac
+case $purpose in demo | redis | bench | test) ;; *) echo "$usage" >&2; exit 2 ;; esac
 install_packages
 install_packages # what depends on the first round
 check_rust
