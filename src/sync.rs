@@ -2,7 +2,7 @@
 //! not take every later call on the same keys with it. They are std's own underneath, on plain futexes:
 //! nothing that a fork could leave locked for ever outside the objects themselves.
 use std::cell::RefCell;
-use std::sync::{MutexGuard, PoisonError};
+use std::sync::{MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
 thread_local! {
@@ -28,6 +28,15 @@ pub struct Mutex<T>(std::sync::Mutex<T>);
 impl<T> Mutex<T> {
     pub const fn new(value: T) -> Mutex<T> {
         Mutex(std::sync::Mutex::new(value))
+    }
+
+    /// `None`: somebody has it.
+    pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
+        match self.0.try_lock() {
+            Ok(guard) => Some(guard),
+            Err(TryLockError::Poisoned(held)) => Some(held.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
     }
 
     pub fn lock(&self) -> MutexGuard<'_, T> {
@@ -100,6 +109,10 @@ mod tests {
             panic!("a bug");
         }));
         assert!(bug.is_err());
-        assert_eq!(*counter.lock(), 2);
+        let guard = counter.lock();
+        assert_eq!(*guard, 2);
+        assert!(counter.try_lock().is_none());
+        drop(guard);
+        assert_eq!(counter.try_lock().as_deref(), Some(&2));
     }
 }

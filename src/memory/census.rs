@@ -12,6 +12,8 @@ pub struct Census {
     pub needed_keys: usize,
     /// Keys of the largest table, all of which are moved when it grows.
     pub largest_table: usize,
+    /// Places for keys in all tables, taken or free.
+    pub room: usize,
     /// Records of semaphore permits.
     pub held: usize,
     /// Of paced bookings.
@@ -49,6 +51,7 @@ impl Memory {
         census.waits += book.waits.len();
         let now = self.clock.now();
         for table in keys.tables() {
+            census.room += table.room();
             census.largest_table = census.largest_table.max(table.len());
             for entry in Table::iter(table) {
                 let forgettable = match &entry.value {

@@ -219,7 +219,7 @@ impl Scene<'_> {
     }
 
     /// Drops some of the records of permits that a reset ended: not all at once, there may be a million.
-    pub fn sweep(&mut self, most: usize) {
+    pub fn drop_ended(&mut self, most: usize) {
         for _ in 0..most {
             let Some(ended) = self.book.ended.last_mut() else {
                 return;

@@ -138,14 +138,14 @@ impl Plain {
 }
 
 impl Key {
-    fn into_slot(self) -> Slot {
+    fn into_slot(self: Box<Key>) -> Slot {
         let tick = self.state.as_tick().filter(|_| self.live.is_none());
         match tick.and_then(|tick| Plain::new(tick, self.named.number())) {
             Some(plain) => {
                 self.named.count_key();
                 Slot::Plain(plain)
             }
-            None => Slot::Full(Box::new(self)),
+            None => Slot::Full(self),
         }
     }
 }
@@ -171,18 +171,24 @@ impl Slot {
 }
 
 /// Many small tables rather than one, and more the more keys there are, so that to grow is always short.
-/// One after another is split in two (linear hashing): there is never more to move at once than a table.
+/// One after another is split in two, or two become one again (linear hashing): there is never more to move
+/// at once than a table.
 pub(super) struct Keys {
     tables: Vec<Table<Slot>>,
+    /// Up to where keys that are as new were looked for: table, place.
+    swept: (usize, usize),
 }
 
 /// Keys of a table beyond which there are to be more tables.
-const CROWDED: usize = 256;
+const CROWDED: usize = 128;
+/// Keys of two tables up to which they become one.
+const LONELY: usize = 48;
 
 impl Keys {
     pub fn new() -> Keys {
         Keys {
             tables: vec![Table::new()],
+            swept: (0, 0),
         }
     }
 
@@ -201,7 +207,7 @@ impl Keys {
     pub fn insert(&mut self, key: Key, now: Time, names: &Names) -> usize {
         let id = key.id;
         let table = self.table(id);
-        let Err(slot) = self.tables[table].insert(id, key.into_slot()) else {
+        let Err(slot) = self.tables[table].insert(id, Box::new(key).into_slot()) else {
             return 0;
         };
         let forgotten = self.forget_idle(table, now, names);
@@ -217,28 +223,50 @@ impl Keys {
     fn forget_idle(&mut self, table: usize, now: Time, names: &Names) -> usize {
         let table = &mut self.tables[table];
         let before = table.len();
-        let mut known: Option<Arc<Named>> = None;
-        table.sift(|Entry { id, value }| match value {
-            Slot::Full(key) if key.is_forgettable(now) => None,
-            Slot::Full(key) => Some(Entry {
-                id,
-                value: key.into_slot(),
-            }),
-            Slot::Plain(plain) => {
-                // Most are of the same limits as the one before.
-                let same = known.take().filter(|named| named.number() == plain.named());
-                let named = known.insert(same.unwrap_or_else(|| names.of_plain(plain.named())));
-                if named.limits.fresh_at(&plain.state()) > now {
-                    return Some(Entry {
-                        id,
-                        value: Slot::Plain(plain),
-                    });
-                }
-                named.uncount_key();
-                None
-            }
-        });
+        table.sift(needed(now, names));
         before - table.len()
+    }
+
+    /// Looks at the next few of all places for keys that are as new, and forgets them; at the end of a table
+    /// it gives up what room it no longer needs. Answers how many were forgotten.
+    pub fn sweep(&mut self, places: usize, now: Time, names: &Names) -> usize {
+        let (index, place) = self.swept;
+        let Some(table) = self.tables.get_mut(index) else {
+            self.swept = (0, 0);
+            return 0;
+        };
+        let before = table.len();
+        let next = table.sweep(place, places, needed(now, names));
+        let forgotten = before - table.len();
+        self.swept = match next {
+            Some(place) => (index, place),
+            None => {
+                if table.is_sparse() {
+                    table.sift(Some);
+                }
+                self.join();
+                (index + 1, 0)
+            }
+        };
+        forgotten
+    }
+
+    /// One table less, if it and the one that it was split from have few keys.
+    fn join(&mut self) {
+        let last = self.tables.len() - 1;
+        if last == 0 {
+            return;
+        }
+        let half = last - (1 << last.ilog2());
+        if self.tables[half].len() + self.tables[last].len() > LONELY {
+            return;
+        }
+        let removed = self.tables.pop().expect("more than one");
+        let kept = std::mem::replace(&mut self.tables[half], Table::new());
+        let both = kept.into_entries().chain(removed.into_entries());
+        let mut both: Vec<Entry<Slot>> = both.collect();
+        both.sort_by_key(|entry| entry.id.hash());
+        self.tables[half].fill(both);
     }
 
     /// One table more: that which is next in line gives it half of its keys.
@@ -291,6 +319,31 @@ impl Keys {
             table
         } else {
             table & mask >> 1
+        }
+    }
+}
+
+/// Gives up keys that are as new; others it keeps, as small as they can be.
+fn needed(now: Time, names: &Names) -> impl FnMut(Entry<Slot>) -> Option<Entry<Slot>> {
+    let mut known: Option<Arc<Named>> = None;
+    move |Entry { id, value }| match value {
+        Slot::Full(key) if key.is_forgettable(now) => None,
+        Slot::Full(key) => Some(Entry {
+            id,
+            value: key.into_slot(),
+        }),
+        Slot::Plain(plain) => {
+            // Most are of the same limits as the one before.
+            let same = known.take().filter(|named| named.number() == plain.named());
+            let named = known.insert(same.unwrap_or_else(|| names.of_plain(plain.named())));
+            if named.limits.fresh_at(&plain.state()) > now {
+                return Some(Entry {
+                    id,
+                    value: Slot::Plain(plain),
+                });
+            }
+            named.uncount_key();
+            None
         }
     }
 }

@@ -2,6 +2,7 @@
 //! that end together, and what a call leaves over.
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use super::Memory;
 use super::keys::Keys;
@@ -14,10 +15,16 @@ use crate::queue::Queue;
 
 /// Permits or waits that are seen to while a shard is locked.
 pub(super) const SOME: usize = 256;
+/// After so many calls on a shard the next places of some shard are looked at for keys that are as new: so
+/// about as many places as there are calls.
+pub(super) const CALLS: u32 = 32;
+const PLACES: usize = 32;
 
 /// What is still to be done after a call has held its shard for long enough; the same call does it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Rest {
+    /// Keys that are as new, wherever they are.
+    Keys,
     /// Leases of a key that are over, and those who wait for what they held.
     Key(KeyId),
     /// A wait that is due, once its key is up to date.
@@ -52,6 +59,31 @@ struct Progress<'a> {
 }
 
 impl Memory {
+    /// Does what is left of a call on a shard. Answers what is left of that.
+    pub(super) fn go_on(&self, shard: usize, rest: Rest) -> BTreeSet<Rest> {
+        match rest {
+            Rest::Keys => {
+                let next = self.swept.fetch_add(1, Ordering::Relaxed);
+                self.sweep(next % Numbers::SHARDS);
+                BTreeSet::new()
+            }
+            Rest::Key(id) => self.once(shard, |keys, scene| scene.catch_up(keys, id)).1,
+            Rest::Wait(serial) => {
+                self.once(shard, |keys, scene| scene.wait_due(keys, serial))
+                    .1
+            }
+        }
+    }
+
+    /// Forgets some keys that are as new. Where a shard is busy, its turn comes again.
+    pub(super) fn sweep(&self, shard: usize) {
+        if let Some(mut guard) = self.shards[shard].try_lock() {
+            let now = self.clock.now();
+            let forgotten = guard.keys.sweep(PLACES, now, &self.names);
+            self.stats.stripe(shard).keys.sub(forgotten as u64);
+        }
+    }
+
     /// Ends all waits of requests with this `user_data`, those of parked threads included, in the order in
     /// which they came. Answers how many there were.
     pub fn cancel_waits(&self, user_data: u64) -> usize {
@@ -127,23 +159,18 @@ impl Scene<'_> {
         more
     }
 
-    /// Goes on with what a call has left over.
-    pub fn go_on(&mut self, keys: &mut Keys, rest: Rest) {
-        match rest {
-            Rest::Wait(serial) => self.wait_due(keys, serial),
-            Rest::Key(id) => {
-                if let Some(key) = keys.find(id, &self.memory.names) {
-                    self.expire(key);
-                    self.pump(key);
-                }
-            }
+    /// Goes on where a call on a key has stopped.
+    fn catch_up(&mut self, keys: &mut Keys, id: KeyId) {
+        if let Some(key) = keys.find(id, &self.memory.names) {
+            self.expire(key);
+            self.pump(key);
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicU64, Ordering};
+    use std::sync::atomic::AtomicU64;
 
     use super::*;
     use crate::callback::Callbacks;

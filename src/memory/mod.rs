@@ -72,6 +72,8 @@ pub struct Memory {
     shards: Box<[Mutex<Shard>]>,
     operations: Operations,
     waiting: AtomicUsize,
+    /// Shards whose keys were looked at.
+    swept: AtomicUsize,
     closed: AtomicBool,
 }
 
@@ -98,6 +100,7 @@ impl Memory {
             operations: Operations::new(Numbers::start(names.seed(Numbers::SHARDS))),
             names,
             waiting: AtomicUsize::new(0),
+            swept: AtomicUsize::new(0),
             closed: AtomicBool::new(false),
         });
         let owner: Weak<dyn Fire> = Arc::downgrade(&(memory.clone() as Arc<dyn Fire>));
@@ -290,12 +293,18 @@ impl Memory {
 
     /// Lets time pass on a virtual clock; what falls due happens in order, each at its own time.
     pub fn clock_advance(&self, by: Span) -> Status {
-        self.timer.advance(by).err().unwrap_or(Status::Ok)
+        self.moved(self.timer.advance(by))
     }
 
     /// Sets a virtual clock. Backwards, no time has passed.
     pub fn clock_set(&self, to: Time) -> Status {
-        self.timer.set(to).err().unwrap_or(Status::Ok)
+        self.moved(self.timer.set(to))
+    }
+
+    /// Time has passed: some keys may be as new.
+    fn moved(&self, moved: Result<(), Status>) -> Status {
+        (0..Numbers::SHARDS).for_each(|shard| self.sweep(shard));
+        moved.err().unwrap_or(Status::Ok)
     }
 
     /// Does what is due for an operation, and answers when it is to be attended again.

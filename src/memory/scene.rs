@@ -6,7 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use super::Memory;
 use super::held::Held;
 use super::keys::{Key, Keys};
-use super::leave::{Leaving, Rest};
+use super::leave::{CALLS, Leaving, Rest};
 use super::paced::Paced;
 use super::spent::Spent;
 use super::wait::Wait;
@@ -43,6 +43,8 @@ pub(super) struct Book {
     pub tags: BTreeSet<(u64, u64)>,
     /// Waits that are being ended, by the operation before which they came.
     pub leaving: BTreeMap<u64, Leaving>,
+    /// Since keys that are as new were looked for; see [`super::leave::CALLS`].
+    pub calls: u32,
     /// The latest epoch of a key; see [`super::keys::Live`].
     pub epoch: u64,
 }
@@ -90,6 +92,7 @@ impl Shard {
                 waits: BTreeMap::new(),
                 tags: BTreeSet::new(),
                 leaving: BTreeMap::new(),
+                calls: 0,
                 epoch: 0,
             },
         }
@@ -109,13 +112,12 @@ impl Memory {
     ) -> R {
         let (result, mut rest) = self.once(shard, act);
         while let Some(next) = rest.pop_first() {
-            let ((), more) = self.once(shard, |keys, scene| scene.go_on(keys, next));
-            rest.extend(more);
+            rest.extend(self.go_on(shard, next));
         }
         result
     }
 
-    fn once<R>(
+    pub(super) fn once<R>(
         &self,
         shard: usize,
         act: impl FnOnce(&mut Keys, &mut Scene<'_>) -> R,
@@ -135,7 +137,12 @@ impl Memory {
             stats: self.stats.stripe(shard),
             rest: BTreeSet::new(),
         };
-        scene.sweep(SWEPT);
+        scene.drop_ended(SWEPT);
+        scene.book.calls += 1;
+        if scene.book.calls == CALLS {
+            scene.book.calls = 0;
+            scene.rest.insert(Rest::Keys);
+        }
         let result = act(keys, &mut scene);
         (result, scene.rest)
     }

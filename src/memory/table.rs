@@ -1,7 +1,7 @@
 //! A table that is filled to the brim: entries in the order of their hashes, with gaps, and no more
 //! memory than a third above what they need. Searching is a short walk from where the hash points.
 //!
-//! Nothing is removed singly: before the table grows, what can be spared is sifted out.
+//! What can be spared is swept out a few places at a time, and all of it before the table grows.
 use super::names::KeyId;
 
 /// Entries by the hash of their key. Empty places hold `None`, which must cost no room of its own.
@@ -81,6 +81,57 @@ impl<T> Table<T> {
         }
     }
 
+    /// Looks at `most` places from `from` on, and leaves out what `keep` gives up. Answers where to go on;
+    /// `None`: that was the end.
+    pub fn sweep(
+        &mut self,
+        from: usize,
+        most: usize,
+        mut keep: impl FnMut(Entry<T>) -> Option<Entry<T>>,
+    ) -> Option<usize> {
+        let mut place = from;
+        for _ in 0..most {
+            let Some(entry) = self.places.get_mut(place)?.take() else {
+                place += 1;
+                continue;
+            };
+            match keep(entry) {
+                Some(entry) => {
+                    self.places[place] = Some(entry);
+                    place += 1;
+                }
+                None => self.close_gap(place),
+            }
+        }
+        Some(place)
+    }
+
+    /// Moves those behind a place that became free nearer to their homes.
+    fn close_gap(&mut self, mut gap: usize) {
+        self.entries -= 1;
+        while let Some(Some(next)) = self.places.get(gap + 1)
+            && self.home(next.id) <= gap
+        {
+            self.places.swap(gap, gap + 1);
+            gap += 1;
+        }
+    }
+
+    /// Much of the table is empty.
+    pub fn is_sparse(&self) -> bool {
+        self.entries * 3 + 16 < self.homes
+    }
+
+    /// Places, taken or free.
+    pub fn room(&self) -> usize {
+        self.places.len()
+    }
+
+    /// All entries, in order.
+    pub fn into_entries(self) -> impl Iterator<Item = Entry<T>> {
+        self.places.into_iter().flatten()
+    }
+
     pub fn iter(&self) -> impl Iterator<Item = &Entry<T>> {
         self.places.iter().flatten()
     }
@@ -149,8 +200,20 @@ mod tests {
                     table.sift(|entry| (entry.value % 7 != 0).then_some(entry));
                     map.retain(|_, value| *value % 7 != 0);
                 }
+                if n % 3 == 0 {
+                    let mut next = Some(0);
+                    while let Some(place) = next {
+                        let keep = |entry: Entry<u64>| (entry.value % 11 != 0).then_some(entry);
+                        next = table.sweep(place, 1 + n as usize % 40, keep);
+                        check(&table);
+                    }
+                    map.retain(|_, value| *value % 11 != 0);
+                }
             }
-            assert!(table.places.len() <= 8 + OVERHANG + table.len() + table.len() / 2);
+            if table.is_sparse() {
+                table.sift(Some);
+            }
+            assert!(table.room() <= 16 + OVERHANG + 3 * table.len());
         }
         assert_eq!(table.len(), map.len());
         for n in 0..5_000 {

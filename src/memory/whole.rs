@@ -153,7 +153,7 @@ impl Scene<'_> {
             self.arm(serial, deadline);
         }
         self.pump(key);
-        self.sweep(ENDED);
+        self.drop_ended(ENDED);
     }
 
     /// Ends a wait. False: it is over already. A detached one does not hear of it, except a thread, which

@@ -44,6 +44,40 @@ fn very_many_keys() {
     }
 }
 
+/// Forgotten in the course of calls on a few old keys, a few at a time, and the room they took with them.
+#[test]
+fn keys_that_are_as_new_go_also_if_no_others_come() {
+    let world = World::new();
+    let small = world.memory.census().room;
+    for rule in [tb(2, 1, SEC), leased(2, SEC), slide(2, SEC)] {
+        let limiter = world.limiter("n", [rule]);
+        for key in 0..MANY / 4 {
+            take(&world.memory, &limiter, key);
+        }
+        assert!(world.memory.census().room > MANY as usize / 4);
+        // The leases end, one after another.
+        world.pass(SEC);
+        let before = world.totals().keys;
+        call(|| world.pass(Span::secs(9)));
+        assert!(world.totals().keys < before, "some when time passes");
+        for n in 0..MANY / 2 {
+            take(&world.memory, &limiter, n % 50);
+            if n % 50 == 49 {
+                world.pass(SEC);
+            }
+            if world.totals().keys <= 50 {
+                break;
+            }
+        }
+        assert!(world.totals().keys <= 50, "{}", world.totals().keys);
+        for _ in 0..2_000 {
+            call(|| world.pass(SEC));
+        }
+        let room = world.memory.census().room;
+        assert!(room <= small + 64 * 64, "{room}");
+    }
+}
+
 #[test]
 fn very_many_permits_on_as_many_keys() {
     let world = World::new();

@@ -156,6 +156,7 @@ fn nothing_is_left_of_any_program_that_ends_what_it_began() {
             recent: left.recent,
             paced: left.paced,
             largest_table: left.largest_table,
+            room: left.room,
             ..Census::default()
         };
         assert_eq!(left, kept, "seed {seed}");
