@@ -1,7 +1,7 @@
 #!/bin/sh
 # Builds and tests the C++ binding against an installed liblimiter, and the examples with it:
 #   LIMITER_PREFIX=/usr/local bindings/cpp/test.sh [STEP...]
-# Steps: warnings unit sanitize scenarios consumers examples. Needs g++, clang++, cmake, pkg-config and
+# Steps: warnings unit sanitize scenarios redis consumers examples. Needs g++, clang++, cmake, pkg-config and
 # nlohmann-json3-dev. Prints every step's own count and, last, "cpp: N passed, N failed".
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
@@ -108,6 +108,12 @@ step_scenarios() {
     counted vectors "$out/vectors" "$root/tests/conformance/vectors.json"
 }
 
+step_redis() {
+    one "redis builds" g++ $strict $flags -std=c++17 -g "$here/tests/redis_test.cpp" "$here/tests/main.cpp" \
+        $libs -o "$out/redis"
+    counted redis "$root/tools/redis.sh" "$out/redis"
+}
+
 cmake_project() { # SOURCE
     build=$out/cmake-$(basename "$1")
     cmake -S "$1" -B "$build" -DCMAKE_PREFIX_PATH="$LIMITER_PREFIX" -DCMAKE_BUILD_TYPE=Debug \
@@ -128,7 +134,7 @@ step_examples() {
         diff - '$root/examples/cpp/minimal.cpp'"
 }
 
-for step in ${*:-warnings unit sanitize scenarios consumers examples}; do
+for step in ${*:-warnings unit sanitize scenarios redis consumers examples}; do
     "step_$step"
 done
 echo "cpp: $passed passed, $failed failed"

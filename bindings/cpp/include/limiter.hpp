@@ -28,7 +28,7 @@
 /// default-made one is empty, `explicit operator bool` says so, and its functions answer
 /// Status::invalid. A Limiter must outlive its permits and bookings, as a mutex outlives its locks,
 /// and a Queue those that it polled. A Client may go before all others: they answer Status::closed
-/// then.
+/// then, and there is nothing left to cancel.
 ///
 /// THREADS. Const functions may be called from any number of threads at once. Moving, assigning and
 /// destroying must not run together with another call on the same object, nor may Config be shared.

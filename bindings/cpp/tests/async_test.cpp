@@ -87,6 +87,57 @@ TEST("an asynchronous wait can be cancelled, once") {
     CHECK(!limiter::Operation().cancel());
 }
 
+TEST("an asynchronous wait can be detached, once, and its callable goes uncalled") {
+    const World world;
+    const Limiter one = world.limiter({Limit::semaphore(1)});
+    Permit held = one.acquire();
+    const auto token = std::make_shared<int>(7);
+    const limiter::Operation operation =
+        one.acquire_async({}, 1h, [token](const Permit&) { std::terminate(); });
+    const limiter::Operation copy = operation;
+    CHECK_EQ(token.use_count(), 2);
+    CHECK(operation.detach());
+    CHECK_EQ(token.use_count(), 1);
+    CHECK(!copy.detach() && !copy.cancel());
+    CHECK(!limiter::Operation().detach());
+    held.release();
+    CHECK(one.try_acquire().has_value());
+}
+
+TEST("operations and queues outlive their client") {
+    auto client = std::make_unique<limiter::Client>();
+    const Limiter one(*client, "one", {Limit::semaphore(1)});
+    const limiter::Queue queue(*client);
+    const Permit held = one.acquire();
+    Mailbox<Status> box;
+    const limiter::Operation operation =
+        one.acquire_async({}, 1h, [&box](const Permit& permit) { box.put(permit.decision().status()); });
+    const limiter_op waiting = queue.submit(one, {}, 1h).decision().operation();
+    client.reset();
+    CHECK_EQ(static_cast<int>(box.take()), static_cast<int>(Status::closed));
+    CHECK(!operation.cancel() && !operation.detach());
+    CHECK(!queue.cancel(waiting) && !queue.detach(waiting));
+    CHECK_EQ(static_cast<int>(one.attempt().decision().status()), static_cast<int>(Status::closed));
+}
+
+TEST("a client may go while others cancel") {
+    for (int round = 0; round < 50; ++round) {
+        auto client = std::make_unique<limiter::Client>();
+        const Limiter one(*client, "one", {Limit::semaphore(1)});
+        const limiter::Queue queue(*client);
+        const Permit held = one.acquire();
+        std::vector<limiter_op> waiting;
+        for (int i = 0; i < 20; ++i) {
+            waiting.push_back(queue.submit(one, {}, 1h).decision().operation());
+        }
+        std::thread other([&queue, &waiting] {
+            for (const limiter_op op : waiting) (void)queue.cancel(op);
+        });
+        client.reset();
+        other.join();
+    }
+}
+
 TEST("what was not started is not called") {
     const Limiter none;
     auto watched = std::make_shared<int>(0);

@@ -106,6 +106,22 @@ TEST("settings") {
     CHECK(one && two);
 }
 
+TEST("settings that were moved from are none") {
+    limiter::Config config;
+    config.virtual_clock();
+    limiter::Config taken(std::move(config));
+    CHECK(static_cast<bool>(taken));
+    CHECK(!config);  // NOLINT: the point
+    CHECK_THROWS(config.on_lost([](limiter_permit) {}), Status::invalid);
+    CHECK_THROWS(config.on_log(limiter::Level::info, [](limiter::Level, const char*) {}), Status::invalid);
+    CHECK_THROWS(config.prefix("x"), Status::invalid);
+    CHECK_THROWS(limiter::Client("memory://", config), Status::invalid);
+    std::error_code code;
+    CHECK(!limiter::Client("memory://", config, code));
+    CHECK(code == Status::invalid);
+    limiter::Client("memory://", taken).advance(1s);
+}
+
 TEST("limits out of range are refused with the range") {
     const World world;
     CHECK(holds(refusal(world.client, {Limit::semaphore(0)}), "capacity"));

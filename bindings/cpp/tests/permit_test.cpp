@@ -228,6 +228,26 @@ TEST("pace refuses a semaphore") {
     CHECK_THROWS(world.limiter({Limit::semaphore(1)}).pace(), Status::invalid);
 }
 
+TEST("what is invalid is said") {
+    const World world;
+    const Limiter one = world.limiter({Limit::semaphore(1), Limit::fixed_window(9, 1s)});
+    const auto says = [](auto call, const char* what) {
+        try {
+            call();
+        } catch (const limiter::error& failure) {
+            return std::string(failure.what()).find(what) != std::string::npos;
+        }
+        return false;
+    };
+    const std::string key(65537, 'x');
+    CHECK(says([&] { (void)one.acquire(key, 1s); }, "65537 bytes: at most 65536"));
+    CHECK(says([&] { (void)one.try_acquire(key); }, "65537 bytes: at most 65536"));
+    CHECK(says([&] { (void)one.acquire(limiter::Request("k").weights({1})); }, "1 weights for 2 limits"));
+    CHECK(says([&] { (void)one.acquire(limiter::Request("k").lease(1ms)); }, "a lease of 1 ms"));
+    CHECK(says([&] { (void)one.pace("k"); }, "semaphore"));
+    CHECK(says([&] { (void)Limiter().acquire(); }, "there is no limiter"));
+}
+
 TEST("a booking can be settled and slept") {
     const World world;
     const Limiter bytes = world.limiter({Limit::token_bucket(100, 100, 1s)});

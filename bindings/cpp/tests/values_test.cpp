@@ -94,6 +94,25 @@ TEST("deadlines of any clock") {
     CHECK_EQ(Wait(steady_clock::time_point::max()).milliseconds(), INT32_MAX);
 }
 
+TEST("deadlines however far") {
+    using std::chrono::system_clock;
+    using std::chrono::time_point;
+    using Hours = std::chrono::duration<std::int64_t, std::ratio<3600>>;
+    const std::int32_t most = std::numeric_limits<std::int32_t>::max();
+    const Hours year2500(Hours::rep{530} * 365 * 24);
+    CHECK_EQ(Wait((time_point<system_clock, std::chrono::seconds>::max)()).milliseconds(), most);
+    CHECK_EQ(Wait((time_point<system_clock, std::chrono::seconds>::min)()).milliseconds(), 0);
+    CHECK_EQ(Wait(time_point<system_clock, Hours>(year2500)).milliseconds(), most);
+    CHECK_EQ(Wait(time_point<system_clock, Hours>(-year2500)).milliseconds(), 0);
+    CHECK_EQ(Wait((system_clock::time_point::max)()).milliseconds(), most);
+    CHECK_EQ(Wait((system_clock::time_point::min)()).milliseconds(), 0);
+    using Slow = std::chrono::steady_clock;
+    CHECK_EQ(Wait((time_point<Slow, std::chrono::duration<double>>::max)()).milliseconds(), most);
+    CHECK_EQ(Wait((Slow::time_point::max)()).milliseconds(), most);
+    const Wait soon = Slow::now() + std::chrono::milliseconds(1500);
+    CHECK(soon.milliseconds() > 0 && soon.milliseconds() <= 1500);
+}
+
 TEST("requests") {
     const limiter_request plain = Request().raw(Wait::none());
     CHECK_EQ(plain.struct_size, sizeof(limiter_request));
@@ -135,6 +154,14 @@ TEST("decisions") {
     CHECK_EQ(*never.index(), 3U);
     CHECK(never.degraded() && !never.maybe_charged() && !never.ok() && !never.pending());
     CHECK(never.code() == Status::never);
+}
+
+TEST("a degraded answer may have been charged") {
+    limiter_decision raw = LIMITER_INIT(limiter_decision);
+    raw.flags = LIMITER_DEGRADED;
+    CHECK(Decision(raw).degraded() && !Decision(raw).maybe_charged());
+    raw.flags = LIMITER_DEGRADED | LIMITER_MAYBE_CHARGED;
+    CHECK(Decision(raw).degraded() && Decision(raw).maybe_charged());
 }
 
 TEST("a status is an error code") {

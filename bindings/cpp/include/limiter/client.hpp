@@ -57,6 +57,37 @@ struct Hooks {
     }
 };
 
+/// A client's C handle and its callables. Owned by its Client; who may outlive that refers to it
+/// weakly, and owns it while a call is inside.
+class Core {
+public:
+    Core(limiter_client_t* client, std::shared_ptr<Hooks> hooks) noexcept
+        : client_(client), hooks_(std::move(hooks)) {}
+
+    Core(const Core&) = delete;
+    Core& operator=(const Core&) = delete;
+
+    ~Core() {
+        if (limiter_client_free(client_) != LIMITER_OK) {
+            // From a callback, or one still runs: its callables must live on.
+            (void)new std::shared_ptr<Hooks>(std::move(hooks_));
+        }
+    }
+
+    limiter_client_t* client() const noexcept { return client_; }
+
+    /// Whether `core` still lives, and the operation was not over.
+    static bool cancel(const std::weak_ptr<Core>& core, limiter_op operation,
+                       std::uint32_t flags) noexcept {
+        const std::shared_ptr<Core> here = core.lock();
+        return here && limiter_cancel(here->client(), operation, flags) == LIMITER_OK;
+    }
+
+private:
+    limiter_client_t* client_;
+    std::shared_ptr<Hooks> hooks_;
+};
+
 struct FreeConfig {
     void operator()(limiter_config_t* config) const noexcept { limiter_config_free(config); }
 };
@@ -79,6 +110,9 @@ public:
         }
     }
 
+    /// There are settings: it was not moved from.
+    explicit operator bool() const noexcept { return raw_ != nullptr; }
+
     /// Any setting of limiter.h by its name.
     Config& set(const std::string& key, const std::string& value) {
         detail::Reason reason;
@@ -93,8 +127,8 @@ public:
         return *this;
     }
 
-    /// Memory only: a clock that stands still until Client::advance(), so that tests need not
-    /// sleep.
+    /// A clock that stands still until Client::advance(), so that tests need not sleep. On Redis
+    /// give it a prefix of its own: nobody else may use its keys.
     Config& virtual_clock() { return set("clock", "virtual"); }
 
     /// A permit's life unless it is renewed: 100 ms to a day, default 30 s.
@@ -130,7 +164,7 @@ public:
     /// library. The message lives during the call only. Copied, and kept as long as the clients
     /// made with it.
     Config& on_log(Level level, std::function<void(Level, const char*)> log) {
-        hooks_ = std::make_shared<detail::Hooks>(*hooks_);
+        own_hooks();
         hooks_->log = std::move(log);
         level_ = level;
         return *this;
@@ -140,7 +174,7 @@ public:
     /// callback thread; an empty function for none. It must not throw. Kept as long as the clients
     /// made with it.
     Config& on_lost(std::function<void(limiter_permit)> lost) {
-        hooks_ = std::make_shared<detail::Hooks>(*hooks_);
+        own_hooks();
         hooks_->lost = std::move(lost);
         return *this;
     }
@@ -155,6 +189,13 @@ private:
         }
         return limiter_config_set(raw_.get(), key.c_str(), value.c_str(), reason.buffer(),
                                   detail::Reason::size());
+    }
+
+    void own_hooks() {
+        if (!raw_) {
+            detail::raise(error(Status::invalid, "limiter: settings that were moved from"));
+        }
+        hooks_ = std::make_shared<detail::Hooks>(*hooks_);
     }
 
     Config& number(const char* key, std::int64_t value) { return set(key, std::to_string(value)); }
@@ -184,7 +225,7 @@ public:
     }
 
     /// With settings, copied.
-    Client(const std::string& url, const Config& config) : hooks_(config.hooks_) {
+    Client(const std::string& url, const Config& config) {
         detail::Reason reason;
         reason.check(open(url, &config, reason), "limiter: client");
     }
@@ -196,20 +237,17 @@ public:
     }
 
     /// With settings and a code.
-    Client(const std::string& url, const Config& config, std::error_code& code) noexcept
-        : hooks_(config.hooks_) {
+    Client(const std::string& url, const Config& config, std::error_code& code) noexcept {
         detail::Reason reason;
         detail::report(open(url, &config, reason), code);
     }
 
-    Client(Client&& other) noexcept
-        : hooks_(std::move(other.hooks_)), raw_(std::exchange(other.raw_, nullptr)) {}
+    Client(Client&&) noexcept = default;
 
     Client& operator=(Client&& other) noexcept {
         if (this != &other) {
             close();
-            hooks_ = std::move(other.hooks_);
-            raw_ = std::exchange(other.raw_, nullptr);
+            core_ = std::move(other.core_);
         }
         return *this;
     }
@@ -222,33 +260,33 @@ public:
     ~Client() { close(); }
 
     /// There is a client.
-    explicit operator bool() const noexcept { return raw_ != nullptr; }
+    explicit operator bool() const noexcept { return core_ != nullptr; }
 
     /// Ends every wait with Status::closed, lets callbacks that are due run, and releases permits
     /// still held, for up to `wait` (Wait::forever(): as long as it takes). Later calls answer
     /// Status::closed. Throws error(Status::timeout) if `wait` did not suffice; closed all the
     /// same. May be repeated. Blocks.
     void shutdown(Wait wait = std::chrono::seconds(1)) const {
-        detail::check(limiter_client_shutdown(raw_, wait.milliseconds()), "limiter: shutdown");
+        detail::check(limiter_client_shutdown(native_handle(), wait.milliseconds()), "limiter: shutdown");
     }
 
     /// The same with a code.
     void shutdown(Wait wait, std::error_code& code) const noexcept {
-        detail::report(limiter_client_shutdown(raw_, wait.milliseconds()), code);
+        detail::report(limiter_client_shutdown(native_handle(), wait.milliseconds()), code);
     }
 
     /// Ends every wait whose request had this tag, with Status::cancelled; calls blocked on other
     /// threads included. 0 is the tag of every request that was given none. Answers how many, or 0
     /// without a client. Never waits.
     std::int32_t cancel_waits(std::uint64_t tag) const noexcept {
-        const std::int32_t count = limiter_cancel_waits(raw_, tag);
+        const std::int32_t count = limiter_cancel_waits(native_handle(), tag);
         return count < 0 ? 0 : count;
     }
 
     /// The counters, read one after another, not at one instant. All 0 without a client.
     Stats stats() const noexcept {
         Stats stats = LIMITER_INIT(limiter_stats);
-        (void)limiter_stats_get(raw_, &stats);
+        (void)limiter_stats_get(native_handle(), &stats);
         return stats;
     }
 
@@ -278,13 +316,18 @@ public:
     /// What the client's clock shows.
     Time now() const noexcept {
         return Time(std::chrono::microseconds(
-            static_cast<std::chrono::microseconds::rep>(limiter_clock_now_us(raw_))));
+            static_cast<std::chrono::microseconds::rep>(limiter_clock_now_us(native_handle()))));
     }
 
     /// As C has it; nullptr for an empty client. Still owned here.
-    limiter_client_t* native_handle() const noexcept { return raw_; }
+    limiter_client_t* native_handle() const noexcept {
+        return core_ == nullptr ? nullptr : core_->client();
+    }
 
 private:
+    friend class Limiter;
+    friend class Queue;
+
     limiter_status open(const std::string& url, const Config* config,
                         detail::Reason& reason) noexcept {
         const limiter_status abi = detail::check_abi(reason);
@@ -295,41 +338,49 @@ private:
             return LIMITER_INVALID;
         }
         limiter_config_t* settings = nullptr;
+        std::shared_ptr<detail::Hooks> hooks;
         if (config != nullptr) {
+            if (!*config) {
+                return LIMITER_INVALID;
+            }
             settings = config->raw_.get();
+            hooks = config->hooks_;
             // The C settings point at the callables of this client from here to the end of open().
             limiter_config_set_log(settings, static_cast<std::int32_t>(config->level_),
-                                   hooks_ && hooks_->log ? &detail::Hooks::on_log : nullptr,
-                                   hooks_.get());
-            limiter_config_set_lost(settings,
-                                    hooks_ && hooks_->lost ? &detail::Hooks::on_lost : nullptr,
-                                    hooks_.get());
+                                   hooks->log ? &detail::Hooks::on_log : nullptr, hooks.get());
+            limiter_config_set_lost(settings, hooks->lost ? &detail::Hooks::on_lost : nullptr,
+                                    hooks.get());
         }
-        return limiter_client_open(url.c_str(), settings, &raw_, reason.buffer(),
-                                   detail::Reason::size());
+        limiter_client_t* made = nullptr;
+        const limiter_status status = limiter_client_open(
+            url.c_str(), settings, &made, reason.buffer(), detail::Reason::size());
+        if (made != nullptr) {
+            core_ = std::make_shared<detail::Core>(made, std::move(hooks));
+        }
+        return status;
     }
 
     void close() noexcept {
-        if (raw_ != nullptr && limiter_client_free(std::exchange(raw_, nullptr)) != LIMITER_OK) {
-            // From a callback: the client lives on, so its callables must.
-            (void)new std::shared_ptr<detail::Hooks>(std::move(hooks_));
+        // Where another thread is inside a call of an Operation or Queue, it frees what is left.
+        if (core_.use_count() > 1) {
+            (void)limiter_client_shutdown(core_->client(), 1000);
         }
+        core_.reset();
     }
 
     limiter_status move_clock(std::chrono::microseconds time) const noexcept {
         return time.count() < 0
                    ? LIMITER_INVALID
-                   : limiter_clock_advance_us(raw_, static_cast<std::uint64_t>(time.count()));
+                   : limiter_clock_advance_us(native_handle(), static_cast<std::uint64_t>(time.count()));
     }
 
     limiter_status put_clock(Time time) const noexcept {
         const auto since = time.time_since_epoch().count();
         return since < 0 ? LIMITER_INVALID
-                         : limiter_clock_set_us(raw_, static_cast<std::uint64_t>(since));
+                         : limiter_clock_set_us(native_handle(), static_cast<std::uint64_t>(since));
     }
 
-    std::shared_ptr<detail::Hooks> hooks_;
-    limiter_client_t* raw_ = nullptr;
+    std::shared_ptr<detail::Core> core_;
 };
 
 }  // namespace limiter

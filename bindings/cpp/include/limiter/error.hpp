@@ -21,7 +21,7 @@ public:
         : std::system_error(make_error_code(status), what) {}
 
     /// From the answer of a verb.
-    error(const Decision& decision, const char* what)
+    error(const Decision& decision, const std::string& what)
         : std::system_error(decision.code(), what), decision_(decision) {}
 
     /// code(), as a Status.

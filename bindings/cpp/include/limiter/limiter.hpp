@@ -21,8 +21,7 @@
 
 namespace limiter {
 
-/// An asynchronous acquire under way. A plain value; its Client must live while cancel() may be
-/// called.
+/// An asynchronous acquire under way. A plain value; may outlive everything else.
 class Operation {
 public:
     /// None.
@@ -34,15 +33,30 @@ public:
     /// Ends the wait; the callable is still called, once: with Status::cancelled, or with the
     /// permit where the grant came first. False: it has been called already. Never waits; may be
     /// called from a callback.
-    bool cancel() const noexcept { return limiter_cancel(client_, id_, 0) == LIMITER_OK; }
+    bool cancel() const noexcept { return detail::Core::cancel(core_, id_, 0); }
+
+    /// Ends the wait, and destroys the callable uncalled, here; a grant that came first is given
+    /// back. False: it has been called already, or that is happening now. Never waits.
+    bool detach() const noexcept {
+        if (!detail::Core::cancel(core_, id_, LIMITER_DETACH)) {
+            return false;
+        }
+        drop_(held_);  // nobody else has it any more, and only one detach() gets here
+        return true;
+    }
 
 private:
     friend class Limiter;
 
-    Operation(limiter_client_t* client, limiter_op id) noexcept : client_(client), id_(id) {}
+    using Drop = void (*)(void*) noexcept;
 
-    limiter_client_t* client_ = nullptr;
+    Operation(std::weak_ptr<detail::Core> core, limiter_op id, void* held, Drop drop) noexcept
+        : core_(std::move(core)), id_(id), held_(held), drop_(drop) {}
+
+    std::weak_ptr<detail::Core> core_;
     limiter_op id_ = 0;
+    void* held_ = nullptr;
+    Drop drop_ = nullptr;
 };
 
 /// A name and its limits; those of one name and the same kinds of limit, in the same order, share
@@ -108,7 +122,7 @@ public:
     Permit acquire(const Request& request = {}, Wait wait = Wait::forever()) const {
         Permit permit = attempt(request, wait);
         if (!permit.decision().ok()) {
-            detail::raise(error(permit.decision(), "limiter: acquire"));
+            detail::raise(error(permit.decision(), said("limiter: acquire", permit.decision(), request)));
         }
         return permit;
     }
@@ -133,7 +147,8 @@ public:
         ask(request, wait, *permit);
         if (!permit->decision().ok()) {
             if (permit->decision().code() != Condition::refused) {
-                detail::raise(error(permit->decision(), "limiter: try to acquire"));
+                detail::raise(error(permit->decision(),
+                                    said("limiter: try to acquire", permit->decision(), request)));
             }
             permit.reset();
         }
@@ -168,7 +183,11 @@ public:
     Booking pace(const Request& request = {}, Wait longest = Wait::forever()) const {
         Booking booking = book(request, longest);
         if (!booking.decision().ok()) {
-            detail::raise(error(booking.decision(), "limiter: pace"));
+            std::string text = said("limiter: pace", booking.decision(), request);
+            if (holds_ && booking.decision().status() == Status::invalid) {
+                text += ": a limiter with a semaphore cannot be paced: acquire() is the verb";
+            }
+            detail::raise(error(booking.decision(), text));
         }
         return booking;
     }
@@ -277,9 +296,10 @@ public:
         const limiter_status status =
             limiter_acquire_cb(raw_.get(), &raw, &Held::run, held.get(), &op);
         if (status == LIMITER_PENDING) {
-            (void)held.release();  // run() has it now, perhaps already on the other thread
+            // run() has it now, perhaps already on the other thread
+            void* const theirs = held.release();
             code.clear();
-            return Operation(client_, op);
+            return Operation(core_, op, theirs, &Held::drop);
         }
         detail::report(status, code);
         return Operation();
@@ -328,6 +348,8 @@ private:
             std::move(held->then)(Permit(held->limiter.get(), *decision));
         }
 
+        static void drop(void* self) noexcept { delete static_cast<Continuation*>(self); }
+
         std::shared_ptr<limiter_t> limiter;
         Then then;
     };
@@ -350,8 +372,33 @@ private:
         if (made != nullptr) {
             raw_ = std::shared_ptr<limiter_t>(made, &limiter_free);
         }
-        client_ = client.native_handle();
+        core_ = client.core_;
+        count_ = given;
+        holds_ = false;
+        for (std::size_t i = 0; i < given; ++i) {
+            holds_ = holds_ || raw[i].kind == LIMITER_SEMAPHORE;
+        }
         return status;
+    }
+
+    /// What was asked, and, where the library found it invalid, why: it says no more than that.
+    std::string said(const char* verb, const Decision& decision, const Request& request) const {
+        std::string text(verb);
+        const limiter_request raw = request.raw(Wait::none());
+        if (decision.status() != Status::invalid) {
+            return text;
+        }
+        if (!raw_) {
+            text += ": there is no limiter";
+        } else if (raw.key_len > 65536) {
+            text += ": a key of " + std::to_string(raw.key_len) + " bytes: at most 65536";
+        } else if (raw.weights_len != 0 && raw.weights_len != count_) {
+            text += ": " + std::to_string(raw.weights_len) + " weights for " +
+                    std::to_string(count_) + " limits";
+        } else if (raw.lease_ms != 0 && (raw.lease_ms < 100 || raw.lease_ms > 86400000)) {
+            text += ": a lease of " + std::to_string(raw.lease_ms) + " ms: 100 to 86400000";
+        }
+        return text;
     }
 
     void ask(const Request& request, Wait wait, Permit& empty) const noexcept {
@@ -373,7 +420,9 @@ private:
 
     // Shared only with continuations; permits hold the bare pointer.
     std::shared_ptr<limiter_t> raw_;
-    limiter_client_t* client_ = nullptr;
+    std::weak_ptr<detail::Core> core_;
+    std::size_t count_ = 0;
+    bool holds_ = false;
 };
 
 }  // namespace limiter

@@ -90,13 +90,13 @@ public:
     /// Ends a wait: it will be polled with Status::cancelled, or with its permit where the grant
     /// came first. False, with no effect: it was polled before. Never waits.
     bool cancel(limiter_op operation) const noexcept {
-        return limiter_cancel(client_, operation, 0) == LIMITER_OK;
+        return detail::Core::cancel(core_, operation, 0);
     }
 
     /// Ends a wait of which nothing shall be polled; a grant that came first is given back. False:
     /// it was polled before. Never waits.
     bool detach(limiter_op operation) const noexcept {
-        return limiter_cancel(client_, operation, LIMITER_DETACH) == LIMITER_OK;
+        return detail::Core::cancel(core_, operation, LIMITER_DETACH);
     }
 
     /// As C has it; nullptr for an empty queue. Still owned here.
@@ -111,7 +111,7 @@ private:
         limiter_queue_t* made = nullptr;
         limiter_status status = limiter_queue_new(client.native_handle(), &made);
         raw_.reset(made);
-        client_ = client.native_handle();
+        core_ = client.core_;
         if (status == LIMITER_OK) {
             std::error_code code;
             home_ = Limiter(client, "limiter.hpp queue", {Limit::unlimited()}, code);
@@ -127,7 +127,7 @@ private:
     // while those that were submitted may be gone when an answer is polled.
     Limiter home_;
     std::unique_ptr<limiter_queue_t, Free> raw_;
-    limiter_client_t* client_ = nullptr;
+    std::weak_ptr<detail::Core> core_;
 };
 
 }  // namespace limiter

@@ -49,11 +49,20 @@ public:
         }
     }
 
-    /// Until a deadline.
+    /// Until a deadline, however far.
     template <class Clock, class Duration>
     Wait(std::chrono::time_point<Clock, Duration> deadline) noexcept {  // NOLINT
+        // Roughly first: in the clock's own units a far deadline of coarse ones may not fit.
+        using Rough = std::chrono::duration<double, std::milli>;
         const auto now = Clock::now();
-        *this = deadline <= now ? none() : Wait(deadline - now);
+        const Rough left = Rough(deadline.time_since_epoch()) - Rough(now.time_since_epoch());
+        if (!(left.count() > -1)) {
+            *this = none();
+        } else if (left.count() >= std::numeric_limits<std::int32_t>::max()) {
+            *this = Wait(left);
+        } else {
+            *this = Wait(deadline - now);
+        }
     }
 
     /// As C has it: below 0 without limit.
