@@ -179,10 +179,15 @@ function ops.X()
   return answer('O', nil, 0)
 end
 
+-- Who has booked a time before the penalty's end hears of it. The channel is named by src/redis/keys.rs, after
+-- the prefix in the key's name. If it may not be published, the others hear nothing.
 function ops.Z()
   penalize(key, now, now + next_arg())
   dirty = true
-  return answer('O', nil, 0)
+  local prefix = match(KEYS[1], '^{(.*):[^:]*:[^:]*:[^:]*}:s$') or ''
+  prefix = string.gsub(string.gsub(prefix, ':', '%%3a'), ';', '%%3b')
+  redis.pcall('PUBLISH', prefix .. ':notes:penalties', 'P ' .. show(key.blocked) .. ' ' .. redis.sha1hex(KEYS[1]))
+  return answer('O', nil, 0, key.blocked)
 end
 
 while ARGV[arg] do

@@ -9,7 +9,7 @@ use tokio::time::timeout;
 use super::flight::{Carrier, Flight, Outgoing};
 use super::link::{Link, Push, Request, Settings};
 use super::wire::Note;
-use super::{Named, Redis, local};
+use super::{Named, Penalty, Redis, keys, local};
 use crate::clock::Clock;
 use crate::limit::time::Time;
 use crate::runtime;
@@ -73,7 +73,8 @@ impl Carrier for Driver {
     }
 
     fn listen(&self, channel: &str) {
-        let heard = self.0.link.listen(vec![channel.as_bytes().to_vec()]);
+        let channels = [channel.to_owned(), keys::penalties(channel)];
+        let heard = self.0.link.listen(channels.map(String::into_bytes).into());
         self.0.handle.spawn(listen(self.0.redis.clone(), heard));
     }
 
@@ -142,16 +143,20 @@ async fn beat(clock: Arc<Clock>, redis: Weak<Redis>, stirred: Arc<Notify>) {
 async fn listen(redis: Weak<Redis>, mut heard: mpsc::Receiver<Push>) {
     while let Some(first) = heard.recv().await {
         let Some(redis) = redis.upgrade() else { return };
-        let mut notes = Vec::new();
+        let (mut notes, mut penalties) = (Vec::new(), Vec::new());
         let mut push = Some(first);
         while let Some(one) = push {
             match one {
-                Push::Message { payload, .. } => notes.extend(Note::parse(&payload)),
+                Push::Message { payload, .. } => {
+                    notes.extend(Note::parse(&payload));
+                    penalties.extend(Penalty::parse(&payload));
+                }
                 Push::Listening => redis.listens(),
                 Push::Deaf => {}
             }
             push = heard.try_recv().ok();
         }
+        redis.penalized(&penalties);
         redis.noted(&notes);
     }
 }

@@ -18,7 +18,8 @@ pub trait Carrier: Send + Sync {
     /// Sends what [`Flight::next`] says and tells [`Flight::heard`] what became of it, again and again
     /// until there is nothing more.
     fn carry(&self, flight: Flight);
-    /// From now on [`Redis::noted`] and [`Redis::listens`] are told what is heard on a channel.
+    /// From now on [`Redis::noted`] and [`Redis::listens`] are told what is heard on a channel, and
+    /// [`Redis::penalized`] what is on [`keys::penalties`](super::keys::penalties) beside it.
     fn listen(&self, channel: &str);
     /// [`Redis::beat`] is to be called now, whenever it was due.
     fn stir(&self);

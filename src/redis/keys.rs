@@ -65,6 +65,12 @@ pub fn channel(prefix: &str, client: Id) -> String {
     format!("{}:notes:{client}", channel.replace(';', "%3b"))
 }
 
+/// Where clients hear of penalties: beside the channel of one of them, and the same for all of its prefix.
+pub fn penalties(channel: &str) -> String {
+    let (beside, _) = channel.rsplit_once(':').expect("a client's channel");
+    format!("{beside}:penalties")
+}
+
 /// Writes what has a meaning in a key's name, and what does not print, as `%` and two digits.
 fn encode(bytes: &[u8], into: &mut String) {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";

@@ -31,7 +31,7 @@ pub(super) struct Line {
     pub held: BTreeSet<u64>,
     /// What its state was called last.
     pub era: Option<Era>,
-    /// A penalty of this process on a semaphore lasts so long.
+    /// A penalty lasts so long, by the key's clock.
     pub blocked: Time,
 }
 
@@ -69,6 +69,7 @@ pub(super) enum Then {
     /// Whoever waits at this slot.
     Tell(Arc<Slot>),
     /// As `Tell`, for a penalty or a reset: before it is sent, it becomes `Moved`, but not on a semaphore.
+    /// Also for a look, if only what is booked is to be moved.
     Change(Arc<Slot>),
     /// The slot, and the waits whose bookings were moved: theirs are the last answers.
     Moved(Arc<Slot>, Vec<Moved>),
@@ -221,8 +222,8 @@ impl Scene<'_> {
                 }
                 Then::Tell(slot) => slot.tell(heard),
                 Then::Change(slot) => {
-                    if heard.is_ok() {
-                        self.changed(key, &ops[0], trip);
+                    if let Ok(answers) = &heard {
+                        self.changed(key, &ops[0], &answers[0]);
                     }
                     slot.tell(heard);
                 }

@@ -6,7 +6,7 @@
 //!
 //! - [`named`]: limits and their keys. [`verbs`]: what can be asked. [`ops`]: operations under way, and
 //!   [`ending`] before their time. [`lines`]: one key's calls, one after another. [`rebook`]: bookings that
-//!   are moved. [`spent`]: permits.
+//!   are moved. [`penalty`]: also those of other processes. [`spent`]: permits.
 //! - For semaphores: [`queued`]: waits. [`held`]: permits. [`heartbeat`]: both kept alive. [`open`]: ids
 //!   that may still be under way.
 //! - [`policy`]: no answer. [`local`]: answers of this process instead. [`census`]: among how many.
@@ -36,6 +36,7 @@ mod named;
 mod offset;
 mod open;
 mod ops;
+mod penalty;
 mod policy;
 mod question;
 mod queued;
@@ -50,7 +51,7 @@ pub mod wire;
 use std::collections::{BTreeSet, HashMap};
 use std::hash::BuildHasher;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, Weak};
+use std::sync::{Arc, Condvar, Mutex, OnceLock, Weak};
 use std::time::Duration;
 
 use crate::callback::Callbacks;
@@ -84,6 +85,7 @@ pub use dice::Dice;
 use dice::Seeds;
 pub use flight::{Carrier, Flight, Outgoing};
 pub use named::Named;
+pub use penalty::Penalty;
 pub use settings::settings;
 
 /// What a Redis backend is made with.
@@ -279,6 +281,7 @@ impl Redis {
         let key = Key {
             bytes: key.into(),
             named: named.clone(),
+            place: OnceLock::new(),
         };
         (self.shard_of(&key), Arc::new(key))
     }

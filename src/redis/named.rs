@@ -1,8 +1,9 @@
 //! Limits under a name, and their keys.
 use std::hash::{Hash, Hasher};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use super::local::StandIn;
+use super::penalty;
 use super::queued::{self, Life};
 use super::wire::Target;
 use crate::config::Own;
@@ -43,6 +44,14 @@ impl Named {
 pub(super) struct Key {
     pub named: Arc<Named>,
     pub bytes: Box<[u8]>,
+    pub(super) place: OnceLock<Box<str>>,
+}
+
+impl Key {
+    /// What it goes by in a note to all.
+    pub fn place(&self) -> &str {
+        self.place.get_or_init(|| penalty::place(self))
+    }
 }
 
 impl PartialEq for Key {

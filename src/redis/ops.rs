@@ -31,6 +31,8 @@ pub(super) struct Wait {
     pub waited: bool,
     /// When something happens to it without anybody's doing: its booked time, or its deadline.
     pub due: Option<Time>,
+    /// It was moved to after a penalty until then, by the key's clock.
+    pub moved: Time,
     /// It asks for a semaphore.
     pub hold: Option<Hold>,
 }
@@ -99,7 +101,15 @@ impl Scene<'_> {
             Err(_) if !known => {}
             Err(failure) => self.fail(serial, &failure),
             Ok(answer) => match answer.outcome {
-                Outcome::Done if answer.retry_after > Span::ZERO => self.book(serial, answer),
+                Outcome::Done if answer.retry_after > Span::ZERO => {
+                    // Booked before a penalty, and the answer came after its note.
+                    let early = self.too_early(serial, answer.at);
+                    self.book(serial, answer);
+                    if early {
+                        self.is_moved(serial);
+                        self.move_booked(key);
+                    }
+                }
                 Outcome::Done => self.grant(serial, answer),
                 _ => {
                     let refusal = refusal(&answer);
@@ -121,6 +131,7 @@ impl Scene<'_> {
         self.unqueue(&key, serial);
         self.line(&key).booked.insert(serial);
         self.arm(serial, Some(due));
+        self.listen = true;
     }
 
     /// Sees to it that a wait is looked at when it is due.

@@ -213,10 +213,9 @@ impl Scene<'_> {
             self.give_up_id(serial);
             return self.anew(serial);
         }
-        let wait = &self.shard.waits[&serial];
-        let blocked = self.shard.lines.get(&wait.key).map(|line| line.blocked);
-        if answer.retry_after > Span::ZERO && Some(self.now + answer.retry_after) < blocked {
+        if answer.retry_after > Span::ZERO && self.too_early(serial, answer.at) {
             // It was booked before the penalty, and the answer came after it.
+            self.is_moved(serial);
             self.give_up_id(serial);
             return self.anew(serial);
         }
@@ -366,30 +365,13 @@ impl Scene<'_> {
     }
 
     /// A key was changed as a whole: what is booked there is asked for anew.
-    pub fn changed(&mut self, key: &Arc<Key>, change: &Op, trip: &Trip) {
+    pub fn changed(&mut self, key: &Arc<Key>, change: &Op, answer: &Answer) {
         match change {
             Op::Reset => {
                 self.line(key).blocked = Time(0);
                 self.end_held(key);
             }
-            Op::Penalize(span) => {
-                // No later than in Redis: what is booked from now on is not moved again.
-                let till = trip.sent + *span;
-                let line = self.line(key);
-                line.blocked = line.blocked.max(till);
-                let before = |serial: &u64| self.shard.waits[serial].due < Some(till);
-                let booked = &self.shard.lines[key].booked;
-                let moved: Vec<u64> = booked.iter().copied().filter(before).collect();
-                // The last first: then each gives back all that it took.
-                for &serial in moved.iter().rev() {
-                    let permit = self.hold_of(serial).held.expect("it is booked");
-                    let held = self.unhold(permit);
-                    self.say_cancel(key, held.id, held.lease);
-                }
-                for serial in moved {
-                    self.anew(serial);
-                }
-            }
+            Op::Penalize(_) => self.put_off(key, answer.at),
             _ => unreachable!("they change no more than their own"),
         }
     }
@@ -410,7 +392,7 @@ impl Scene<'_> {
         }
     }
 
-    fn hold_of(&self, serial: u64) -> &Hold {
+    pub fn hold_of(&self, serial: u64) -> &Hold {
         let wait = &self.shard.waits[&serial];
         wait.hold.as_ref().expect("it waits for a semaphore")
     }

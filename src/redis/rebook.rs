@@ -1,5 +1,5 @@
 //! A penalty or a reset: what this process has booked on the key is booked anew in the same call, so
-//! that nobody comes in between. Bookings of other processes keep their times.
+//! that nobody comes in between.
 use std::sync::Arc;
 
 use super::lines::{Heard, Item, Then};

@@ -13,7 +13,7 @@ use super::wire::{Answer, Outcome};
 use super::{Key, Named, Redis};
 use crate::config::{FailurePolicy, Level};
 use crate::decision::{Decision, Status};
-use crate::limit::time::Span;
+use crate::limit::time::{Span, Time};
 use crate::limit::weights::Weights;
 use crate::op::{self, Parker, Request, Sink};
 
@@ -84,6 +84,7 @@ impl Redis {
                 stage: Stage::Asked,
                 waited: false,
                 due: None,
+                moved: Time(0),
                 key: key.clone(),
             };
             let op = scene.begin(wait, request.wait)?;

@@ -330,7 +330,7 @@ fn a_thousand_wait_on_few_connections() {
         .count();
     let hearing = clients
         .lines()
-        .filter(|line| line.contains(" sub=1 "))
+        .filter(|line| line.contains(" sub=2 "))
         .count();
     assert_eq!((ours, hearing), (3, 1), "{clients}");
     // They outlive the life of a wait several times.

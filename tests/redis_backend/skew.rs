@@ -142,7 +142,7 @@ pub fn takes(mut me: Member) {
                     if n >= TAKES {
                         return;
                     }
-                    if n % PERMITS == 0 {
+                    if n.is_multiple_of(PERMITS) {
                         let one = acquire(&permit, &within(60_000));
                         assert_eq!(one.status, Status::Ok);
                         let from = now();

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use limiter::client::ClientQueue;
 use limiter::decision::{Decision, Status};
 use limiter::limit::time::Span;
+use limiter::limiter::LimitSpec;
 use limiter::op::Request;
 
 use crate::kit::*;
@@ -159,4 +160,67 @@ fn shutdown_closes_waits_and_gives_their_times_back() {
     assert_eq!(here.acquire(&Request::TRY), Err(Status::Closed));
     assert!(there.peek(&weigh(1)).unwrap().retry_after_us <= HOUR);
     assert_eq!(client.shutdown(None), Ok(Status::Ok));
+}
+
+const SLOT_US: u64 = 3_000_000;
+
+/// Two clients wait for their times; a third one, which waits for nothing, penalizes.
+fn a_penalty_reaches_all(limits: &[LimitSpec], publishes: bool) {
+    let server = Server::start();
+    if !publishes {
+        server.ask::<()>(&["ACL", "SETUSER", "default", "-publish"]);
+    }
+    let clients = [(); 3].map(|()| open(&server.url()));
+    let limiters = clients
+        .each_ref()
+        .map(|client| limiter(client, "s", limits));
+    assert_eq!(acquire(&limiters[2], &Request::TRY).status, Status::Ok);
+    let queues = [0, 1].map(|n| ClientQueue::new(&clients[n]).unwrap());
+    let (began, mut asked) = (Instant::now(), Vec::new());
+    for n in [0, 1] {
+        asked.push(Instant::now());
+        let booked = queues[n].submit(&limiters[n], &within(60_000)).unwrap();
+        assert_eq!(booked.status, Status::Pending);
+        eventually("it is booked", secs(20), || {
+            let next = limiters[2].peek(&weigh(1)).unwrap().retry_after_us;
+            next > (n as u64 + 1) * SLOT_US
+        });
+    }
+    if publishes {
+        eventually("they listen", secs(20), || {
+            let heard: Vec<String> = server.ask(&["PUBSUB", "NUMSUB", "limiter:notes:penalties"]);
+            heard[1] == "2"
+        });
+    }
+    assert!(
+        began.elapsed() < ms(2900),
+        "a slow machine: they start already"
+    );
+    let (began, length) = (Instant::now(), Span::secs(4));
+    assert_eq!(limiters[2].penalize(b"", length), Ok(Status::Ok));
+    for (asked, queue) in asked.into_iter().zip(&queues) {
+        let granted = next(queue);
+        assert_eq!(granted.status, Status::Ok);
+        let started = asked + Duration::from_micros(granted.waited_us);
+        let after = started.duration_since(began);
+        println!("figure: a wait that was booked starts {after:?} after a penalty of 4 s");
+        if publishes {
+            assert!(after >= ms(3990), "{after:?}");
+        }
+    }
+}
+
+#[test]
+fn a_penalty_moves_what_other_processes_have_booked() {
+    a_penalty_reaches_all(&[bucket(1, 1, SLOT_US)], true);
+}
+
+#[test]
+fn a_penalty_moves_what_other_processes_have_booked_with_a_semaphore() {
+    a_penalty_reaches_all(&[semaphore(10), bucket(1, 1, SLOT_US)], true);
+}
+
+#[test]
+fn a_penalty_that_nobody_may_tell_of_holds_for_all_that_is_not_booked() {
+    a_penalty_reaches_all(&[bucket(1, 1, SLOT_US)], false);
 }

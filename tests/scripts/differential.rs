@@ -391,7 +391,12 @@ impl Run {
             Some(span) => at.limits.penalize(&mut at.key, at.now, at.now + span),
             None => at.limits.reset(&mut at.key, at.now),
         }
-        self.check(self.expect(&at, wire::Outcome::Done, &found), found);
+        let mut expected = self.expect(&at, wire::Outcome::Done, &found);
+        if penalty.is_some() {
+            // Until then nothing starts.
+            expected.at = at.now.max(found.at);
+        }
+        self.check(expected, found);
         self.keep(at);
     }
 }

@@ -386,6 +386,10 @@ impl Server {
             })
             .unwrap();
         redis.set("error_reply", error_reply).unwrap();
+        let sha1hex = lua
+            .create_function(|_, text: String| Ok(Script::new(text).sha().to_owned()))
+            .unwrap();
+        redis.set("sha1hex", sha1hex).unwrap();
         lua.globals().set("redis", redis).unwrap();
         let strict = "setmetatable(_G, {__index = function(_, n) \
             error('nonexistent global ' .. n) end, __newindex = function(_, n) \
