@@ -80,7 +80,7 @@ func (o ownedClient) free(free func(clientHandle) Status) {
 	}
 }
 
-// Close is Shutdown with five seconds. Closing twice is harmless.
+// Close is [Client.Shutdown] with at most five seconds. Closing twice is harmless.
 func (c *Client) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 	defer cancel()
@@ -89,7 +89,8 @@ func (c *Client) Close() error {
 
 // Shutdown ends the client's work: new calls and those that wait fail with ErrClosed, and permits
 // still held are released, for as long as ctx lasts. ErrTimeout or ctx's error if that did not
-// suffice; the client is closed all the same.
+// suffice, or Redis could not be told within twice [WithCommandTimeout]; the client is closed all the
+// same.
 func (c *Client) Shutdown(ctx context.Context) error {
 	timeout := int32(-1)
 	if deadline, ok := ctx.Deadline(); ok {

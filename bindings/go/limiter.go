@@ -3,6 +3,7 @@ package limiter
 import (
 	"context"
 	"errors"
+	"fmt"
 	"runtime"
 	"slices"
 	"strings"
@@ -79,7 +80,7 @@ func (l *Limiter) acquire(ctx context.Context, key string, q *request) (*Permit,
 
 // acquireWatched acquires, and tells, if asked to, when the permit's lease is lost.
 func (l *Limiter) acquireWatched(ctx context.Context, key string, q *request, tell func()) (*Permit, error) {
-	if err := ctx.Err(); err != nil {
+	if err := l.usable(ctx); err != nil {
 		return nil, err
 	}
 	longest, byContext := q.maxWait, false
@@ -107,7 +108,7 @@ func (l *Limiter) acquireWatched(ctx context.Context, key string, q *request, te
 	a, err := loop.submit(ctx, l.handle, key, q, wait, byContext)
 	runtime.KeepAlive(l)
 	if err == nil {
-		err = a.failure(byContext)
+		err = l.failure(&a, key, q, byContext)
 	}
 	if tell != nil && (err != nil || a.permit == 0) {
 		loop.unwatch(q.userData)
@@ -127,6 +128,9 @@ func (l *Limiter) acquireWatched(ctx context.Context, key string, q *request, te
 func (l *Limiter) TryAcquire(key string, options ...Option) (*Permit, error) {
 	q := ask(options)
 	q.maxWait = 0
+	if err := l.usable(context.Background()); err != nil {
+		return nil, err
+	}
 	if !l.client.remote() && q.flags&flagTellLost == 0 {
 		return l.try(key, &q)
 	}
@@ -138,10 +142,41 @@ func (l *Limiter) try(key string, q *request) (*Permit, error) {
 	a := cTry(l.handle, key, q)
 	runtime.KeepAlive(l)
 	if a.Status != StatusOK {
-		return nil, a.failure(false)
+		return nil, l.failure(&a, key, q, false)
 	}
 	return l.permit(&a), nil
 }
+
+// usable says what a call that came here by mistake would run into.
+func (l *Limiter) usable(ctx context.Context) error {
+	if l == nil || l.client == nil {
+		return &Error{StatusInvalid, "a Limiter that was not made by Client.NewLimiter"}
+	}
+	if ctx == nil {
+		return &Error{StatusInvalid, "a nil Context"}
+	}
+	return ctx.Err()
+}
+
+// failure is the error for an answer that is not OK, with the reason where the library found a request
+// invalid: it says no more than that.
+func (l *Limiter) failure(a *answer, key string, q *request, byContext bool) error {
+	if a.Status != StatusInvalid {
+		return a.failure(byContext)
+	}
+	detail := ""
+	switch lease := q.leaseMS; {
+	case len(key) > maxKey:
+		detail = fmt.Sprintf("a key of %d bytes: at most %d", len(key), maxKey)
+	case len(q.weights) != 0 && len(q.weights) != len(l.limits):
+		detail = fmt.Sprintf("%d weights for %d limits", len(q.weights), len(l.limits))
+	case lease != 0 && (lease < 100 || lease > 86_400_000):
+		detail = fmt.Sprintf("a lease of %d ms: 100 to 86400000", lease)
+	}
+	return &Error{StatusInvalid, detail}
+}
+
+const maxKey = 65_536
 
 func (l *Limiter) permit(a *answer) *Permit {
 	return &Permit{limiter: l, id: a.permit, decision: a.Decision}
@@ -171,7 +206,7 @@ func (a *answer) failure(byContext bool) error {
 // Wait is Acquire for limiters without a semaphore, whose permits need no release. With one it is
 // refused with ErrInvalid: the permit would be lost.
 func (l *Limiter) Wait(ctx context.Context, key string, options ...Option) error {
-	if l.holds {
+	if l != nil && l.holds {
 		return &Error{StatusInvalid, "Wait on a limiter with a semaphore: use Acquire or Do, and the permit is not lost"}
 	}
 	_, err := l.Acquire(ctx, key, options...)
@@ -184,6 +219,9 @@ func (l *Limiter) Wait(ctx context.Context, key string, options ...Option) error
 func (l *Limiter) Do(ctx context.Context, key string, f func(ctx context.Context) error, options ...Option) (err error) {
 	q := ask(options)
 	var tell func()
+	if err := l.usable(ctx); err != nil {
+		return err
+	}
 	if l.holds {
 		watched, cancel := context.WithCancelCause(ctx)
 		defer cancel(nil)
@@ -205,6 +243,9 @@ func (l *Limiter) Do(ctx context.Context, key string, f func(ctx context.Context
 // nobody needs the permit or the numbers. On memory it allocates nothing. The error is not nil if
 // nothing was decided; with a semaphore it is ErrInvalid, since the permit would be lost.
 func (l *Limiter) AllowN(key string, n uint64) (bool, error) {
+	if err := l.usable(context.Background()); err != nil {
+		return false, err
+	}
 	if l.holds {
 		return false, &Error{StatusInvalid, "Allow on a limiter with a semaphore: use TryAcquire, and the permit is not lost"}
 	}

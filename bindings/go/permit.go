@@ -47,7 +47,8 @@ func (p *Permit) Degraded() bool { return p.decision.Degraded }
 func (p *Permit) Delay() time.Duration { return p.decision.RetryAfter }
 
 // Lost is closed when the lease of the permit was lost: somebody else may hold now what it held. It
-// is nil, and so never ready, unless the permit was acquired with [NotifyLost].
+// is nil, and so never ready, unless the permit was acquired with [NotifyLost]. It keeps silent about
+// [Limiter.Reset], which ends permits on purpose; Release and Renew tell of that.
 func (p *Permit) Lost() <-chan struct{} { return p.lost }
 
 // Release gives the permit back: a semaphore's weight goes to those who wait; what was taken from

@@ -78,9 +78,12 @@ tests() {
 formatted() { test -z "$(gofmt -l . ../../examples/go)"; }
 documented() { go doc -all . && go doc -all ./httplimit; }
 
-# every exported verb, constructor and option has an example or is reached by one
+# every exported verb has an example, and every constructor and option is used in one
 exampled() {
     missing=0
+    for made in $(go doc -all . | sed -n 's/^func \([A-Z][A-Za-z]*\)(.*/limiter.\1(/p; s/^func (l Limit) \([A-Z][A-Za-z]*\)(.*) Limit$/).\1(/p'); do
+        grep -qF "$made" example_test.go || { echo "no example uses $made" && missing=1; }
+    done
     for verb in $(go doc -all . | sed -n 's/^func ([a-z]* \*\(Limiter\|Client\)) \([A-Z][A-Za-z]*\)(.*/\1_\2/p'); do
         case $verb in Limiter_Name | Limiter_Limits) continue ;; esac
         grep -q "func Example$verb\b" example_test.go || { echo "no example of $verb" && missing=1; }
@@ -89,12 +92,12 @@ exampled() {
 }
 
 stage gofmt formatted
-stage "go vet" go vet ./...
+stage "go vet" go vet -tags redis ./...
 stage "go doc" documented
 stage examples exampled
 stage "go vet of examples" sh -c 'cd ../../examples/go && go vet ./...'
 tests "go test" go test -count=1 -v ./...
-tests "scenarios on Redis" ../../tools/redis.sh go test -count=1 -v -run '^TestScenarios$' .
+tests "on Redis" ../../tools/redis.sh go test -count=1 -v -tags redis -run '^(TestScenarios|TestRedis.*)$' .
 tests "example programs" sh -c 'cd ../../examples/go && go test -count=1 -v ./...'
 if [ -z "${QUICK:-}" ]; then
     tests "race detector" go test -count=1 -short -race -v ./...

@@ -10,7 +10,7 @@ import (
 // first, the call goes on without its caller, and its answer is handed to late.
 func roundTrip[T any](ctx context.Context, l *Limiter, call func() T, late func(T)) (answer T, err error) {
 	defer runtime.KeepAlive(l)
-	if err := ctx.Err(); err != nil {
+	if err := l.usable(ctx); err != nil {
 		return answer, err
 	}
 	slots := l.client.slots
@@ -62,8 +62,10 @@ func (l *Limiter) Pace(ctx context.Context, key string, options ...Option) (*Per
 	q := ask(options)
 	a, err := roundTrip(ctx, l, func() answer { return cPace(l.handle, key, &q, waitMS(q.maxWait)) },
 		func(a answer) { cRelease(l.handle, a.permit) })
-	if err == nil {
-		err = a.failure(false)
+	if err == nil && a.Status == StatusInvalid && l.holds {
+		err = &Error{StatusInvalid, "Pace on a limiter with a semaphore: Acquire does both"}
+	} else if err == nil {
+		err = l.failure(&a, key, &q, false)
 	}
 	if err != nil {
 		return nil, err
@@ -80,7 +82,7 @@ func (l *Limiter) Peek(ctx context.Context, key string, options ...Option) (Deci
 		return Decision{Index: -1}, err
 	}
 	if a.Status < 0 {
-		return Decision{Status: a.Status, Index: -1}, failure(a.Status)
+		return Decision{Status: a.Status, Index: -1}, l.failure(&a, key, &q, false)
 	}
 	return a.Decision, nil
 }
@@ -114,7 +116,8 @@ type Result struct {
 	Err    error
 }
 
-// TryMany decides up to 65 536 requests without a wait, in their order, each for itself. On Redis
+// TryMany decides up to 65 536 requests without a wait (MaxWait is not looked at), in their order,
+// each for itself. On Redis
 // that is one round trip. The error is not nil only if nothing was decided, or ctx ended meanwhile:
 // then what was admitted is given back, but for what rates and windows were charged.
 func (l *Limiter) TryMany(ctx context.Context, requests ...Request) ([]Result, error) {

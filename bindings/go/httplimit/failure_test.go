@@ -79,6 +79,21 @@ func TestNothingARequestDoesOpensTheDoor(t *testing.T) {
 	}
 }
 
+func TestWithoutALimiter(t *testing.T) {
+	body := &stream{}
+	r := httptest.NewRequest("POST", "http://x/", nil)
+	r.Body = body
+	if _, err := (&Transport{}).RoundTrip(r); err == nil || !strings.Contains(err.Error(), "without a Limiter") || !body.closed {
+		t.Error(err)
+	}
+	defer func() {
+		if text, ok := recover().(string); !ok || !strings.Contains(text, "without a Limiter") {
+			t.Error("no panic that says why")
+		}
+	}()
+	Middleware(nil, Options{})
+}
+
 func TestALostLeaseIsTold(t *testing.T) {
 	c, l := virtual(t, limiter.Semaphore(1).Lease(time.Second).NoRenew(), limiter.TokenBucket(9, 9, time.Second))
 	var told error

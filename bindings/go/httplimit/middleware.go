@@ -53,6 +53,9 @@ type Options struct {
 // Beside 429 it answers 400 where Key or Weight made of the request what the limiter refuses, and 503
 // where too many wait or, with FailClosed, where the limiter cannot be asked.
 func Middleware(l *limiter.Limiter, opts Options) func(http.Handler) http.Handler {
+	if l == nil {
+		panic("httplimit: a Middleware without a Limiter")
+	}
 	if opts.Key == nil {
 		opts.Key = ClientIP
 	}

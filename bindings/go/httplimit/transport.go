@@ -43,6 +43,12 @@ func Host(r *http.Request) string { return r.URL.Host }
 
 // RoundTrip sends one request when it is admitted. A denial is a [*limiter.DeniedError].
 func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
+	if t.Limiter == nil {
+		if r.Body != nil {
+			r.Body.Close()
+		}
+		return nil, errors.New("httplimit: a Transport without a Limiter")
+	}
 	key, options := t.ask(r)
 	permit, err := t.Limiter.Acquire(r.Context(), key, options...)
 	if err != nil && !t.excuse(r, err) {
