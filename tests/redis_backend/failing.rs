@@ -11,7 +11,7 @@ use crate::support::server::Server;
 use crate::support::{eventually, ms, secs};
 
 #[test]
-fn a_client_opens_while_redis_is_down_and_recovers_by_itself() {
+fn b_116_a_client_opens_while_redis_is_down_and_recovers_by_itself() {
     let mut server = Server::prepare(&[]);
     let client = hasty(&server.url());
     let limiter = limiter(&client, "api", &[bucket(1000, 1, HOUR)]);

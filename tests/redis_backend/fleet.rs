@@ -56,6 +56,8 @@ fn child() {
         "fire" => crate::crowd::fires(member),
         "rates" => crate::skew::rates(member),
         "takes" => crate::skew::takes(member),
+        "flood" => crate::named::flood(member),
+        "sleeper" => crate::named::sleeper(member),
         "waits" => crate::skew::waits(member),
         other => panic!("{other}"),
     }
@@ -64,7 +66,7 @@ fn child() {
 /// Processes that do a job.
 pub struct Fleet<'a> {
     server: &'a Server,
-    _processes: Vec<Process>,
+    pub processes: Vec<Process>,
 }
 
 impl Fleet<'_> {
@@ -72,7 +74,7 @@ impl Fleet<'_> {
         let start = |number| start(server, job, number, &[]);
         Fleet {
             server,
-            _processes: (0..count).map(start).collect(),
+            processes: (0..count).map(start).collect(),
         }
     }
 

@@ -32,7 +32,7 @@ fn degraded(limiter: &Limiter) -> usize {
 }
 
 #[test]
-fn three_processes_take_a_third_each_once_they_have_counted_themselves() {
+fn b_112_three_processes_take_a_third_each_once_they_have_counted_themselves() {
     let mut server = Server::start();
     let clients: Vec<_> = (0..3).map(|_| open_local(&server, &[])).collect();
     let limiters: Vec<_> = clients

@@ -18,6 +18,7 @@ mod kit;
 mod lining;
 mod load;
 mod local;
+mod named;
 mod parity;
 mod queueing;
 mod refusing;

@@ -38,7 +38,7 @@ pub fn read(call: &Call) -> Seen {
     let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).expect("text");
     let args: Vec<String> = call.args.iter().map(text).collect();
     let holds = call.keys.len() >= 4;
-    let mut at = if holds { 10 } else { 3 };
+    let mut at = if holds { 11 } else { 3 };
     let mut asked = Vec::new();
     while at < args.len() {
         let letter = args[at].chars().next().expect("a letter");

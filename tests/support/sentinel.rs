@@ -1,6 +1,6 @@
 //! A master with two replicas, watched by three sentinels.
 use super::process::{Dir, Process, free_port};
-use super::server::Server;
+use super::server::{Server, program};
 use super::{eventually, secs};
 
 pub struct Watched {
@@ -44,7 +44,7 @@ impl Watched {
             std::fs::write(&config, text).unwrap();
             sentinels.push((
                 own,
-                Process::start("redis-server", &[config, "--sentinel".into()]),
+                Process::start(&program(), &[config, "--sentinel".into()]),
             ));
             dirs.push(dir);
         }

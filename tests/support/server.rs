@@ -7,6 +7,11 @@ use redis::{Connection, FromRedisValue, RedisResult};
 use super::process::{Dir, Process, free_port};
 use super::{eventually, secs};
 
+/// What is run as a server: the variable LIMITER_TEST_SERVER, else Redis.
+pub fn program() -> String {
+    std::env::var("LIMITER_TEST_SERVER").unwrap_or("redis-server".into())
+}
+
 pub struct Server {
     process: Option<Process>,
     pub port: u16,
@@ -78,7 +83,7 @@ impl Server {
 
     /// Starts the process without waiting for it.
     pub fn launch(&mut self) {
-        self.process = Some(Process::start("redis-server", &self.args));
+        self.process = Some(Process::start(&program(), &self.args));
     }
 
     pub fn url(&self) -> String {
