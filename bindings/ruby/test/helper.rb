@@ -7,6 +7,7 @@ require "timeout"
 require "tmpdir"
 $LOAD_PATH.unshift(File.expand_path("../lib", __dir__))
 require "limiter"
+require_relative "select_scheduler"
 
 # What the tests share.
 module Helper
@@ -38,7 +39,7 @@ module Helper
     assert_equal capacity, limiter.peek(key, weight: capacity).remaining
   end
 
-  # Runs a Redis of its own, and yields its URL.
+  # Runs a Redis of its own, and yields its URL and its process.
   def with_redis
     port = TCPServer.open("127.0.0.1", 0) { |server| server.addr[1] }
     Dir.mktmpdir do |dir|
@@ -46,8 +47,9 @@ module Helper
                   out: File::NULL)
       begin
         eventually("redis") { connects?(port) }
-        yield "redis://127.0.0.1:#{port}"
+        yield "redis://127.0.0.1:#{port}", pid
       ensure
+        Process.kill(:CONT, pid)
         Process.kill(:TERM, pid)
         Process.wait(pid)
       end
@@ -60,6 +62,17 @@ module Helper
   rescue SystemCallError
     sleep 0.02
     false
+  end
+
+  # Runs the block with a scheduler on a thread of its own, and answers its value when every fiber is
+  # done.
+  def scheduled
+    Thread.new do
+      Fiber.set_scheduler(SelectScheduler.new)
+      value = yield
+      Fiber.scheduler.run
+      value
+    end.value
   end
 
   # Runs the block in a forked child, and answers what it returned (as JSON) or raises what it said.

@@ -1,22 +1,10 @@
 # frozen_string_literal: true
 
 require_relative "helper"
-require_relative "select_scheduler"
 
 # Under a fiber scheduler a wait parks its fiber, and the thread goes on.
 class TestFibers < Minitest::Test
   include Helper
-
-  # Runs the block with a scheduler on a thread of its own, and answers its value when every fiber is
-  # done.
-  def scheduled
-    Thread.new do
-      Fiber.set_scheduler(SelectScheduler.new)
-      value = yield
-      Fiber.scheduler.run
-      value
-    end.value
-  end
 
   def test_waits_overlap_on_one_thread
     limiter = semaphore(2)

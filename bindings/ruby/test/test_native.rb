@@ -64,6 +64,13 @@ class TestNative < Minitest::Test
     Open3.capture2e(env, RbConfig.ruby, "-I", File.expand_path("../lib", __dir__), "-e", "require 'limiter'; puts :in")
   end
 
+  def test_a_machine_of_other_words_is_told
+    script = "require 'ffi'; FFI::Pointer.send(:remove_const, :SIZE); FFI::Pointer::SIZE = 4; require 'limiter'"
+    output, status = Open3.capture2e(RbConfig.ruby, "-I", File.expand_path("../lib", __dir__), "-e", script)
+    refute_predicate status, :success?
+    assert_match(/needs a 64-bit Ruby/, output)
+  end
+
   def test_a_missing_library_is_told
     output, status = ruby("LIMITER_LIB" => "/nonexistent/liblimiter.so.0")
     refute_predicate status, :success?
