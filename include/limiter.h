@@ -590,6 +590,8 @@ extern "C" {
  *                                                 limits divided by the number of processes
  *     processes           1 to 1000000            default 1: that number, until Redis has told it
  *     username, password  1 to 1024 bytes         default: those of the URL
+ *     sentinel_username,  1 to 1024 bytes         default: none; the sentinels' own
+ *     sentinel_password
  *     tls_ca_file         a PEM file              default: the system's authorities
  *     tls_insecure        no | yes                default no: yes skips verifying the server
  */

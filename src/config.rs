@@ -75,6 +75,9 @@ pub struct Config {
     pub processes: u64,
     pub username: Option<String>,
     pub password: Option<Secret>,
+    /// Sentinels have log-ins of their own.
+    pub sentinel_username: Option<String>,
+    pub sentinel_password: Option<Secret>,
     pub tls_ca_file: Option<String>,
     pub tls_insecure: bool,
     pub log: Option<Log>,
@@ -139,6 +142,8 @@ impl Default for Config {
             processes: 1,
             username: None,
             password: None,
+            sentinel_username: None,
+            sentinel_password: None,
             tls_ca_file: None,
             tls_insecure: false,
             log: None,
@@ -184,6 +189,10 @@ impl Config {
             "processes" => self.processes = number(key, value, 1..=1_000_000)?,
             "username" => self.username = Some(text(key, value, 1..=1024)?),
             "password" => self.password = Some(Secret(text(key, value, 1..=1024)?)),
+            "sentinel_username" => self.sentinel_username = Some(text(key, value, 1..=1024)?),
+            "sentinel_password" => {
+                self.sentinel_password = Some(Secret(text(key, value, 1..=1024)?))
+            }
             "tls_ca_file" => self.tls_ca_file = Some(text(key, value, 1..=4096)?),
             "tls_insecure" => {
                 self.tls_insecure = choice(key, value, &[("no", false), ("yes", true)])?
@@ -320,10 +329,13 @@ mod tests {
 
     #[test]
     fn a_password_never_shows() {
-        let mut config = Config::default();
-        config.set("password", "hunter2").unwrap();
-        assert!(!format!("{:?}", config.password).contains("hunter2"));
-        let message = config.set("password", &"hunter2".repeat(1000)).unwrap_err();
-        assert!(!message.contains("hunter2"));
+        for key in ["password", "sentinel_password"] {
+            let mut config = Config::default();
+            config.set(key, "hunter2").unwrap();
+            let shown = format!("{:?}{:?}", config.password, config.sentinel_password);
+            assert!(!shown.contains("hunter2"));
+            let message = config.set(key, &"hunter2".repeat(1000)).unwrap_err();
+            assert!(!message.contains("hunter2"));
+        }
     }
 }

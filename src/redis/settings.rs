@@ -2,7 +2,7 @@
 use std::time::Duration;
 
 use super::driver;
-use super::link::{Endpoint, Settings, Trust};
+use super::link::{Credentials, Endpoint, Settings, Trust};
 use crate::config::Config;
 
 /// The settings of the link that a URL and a configuration ask for, if such a link can work and this
@@ -13,6 +13,10 @@ pub fn settings(url: &str, config: &Config) -> Result<Settings, String> {
     login.username = config.username.clone().or(login.username.take());
     login.password = config.password.clone().or(login.password.take());
     let mut settings = Settings::new(endpoint);
+    settings.sentinel_credentials = Credentials {
+        username: config.sentinel_username.clone(),
+        password: config.sentinel_password.clone(),
+    };
     settings.trust = Trust {
         ca_file: config.tls_ca_file.clone(),
         insecure: config.tls_insecure,

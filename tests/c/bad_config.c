@@ -85,6 +85,7 @@ static void keys_and_choices_are_exact(void) {
         {"tls_insecure", "true", "no"},
         {"username", "", "username"},
         {"password", "", "password"},
+        {"sentinel_password", "", "sentinel_password"},
         {"tls_ca_file", "", "tls_ca_file"},
     };
     limiter_config_t *config = limiter_config_new();

@@ -10,6 +10,7 @@ use limiter::op::Request;
 
 use crate::kit::*;
 use crate::load::*;
+use crate::support::sentinel::Watched;
 use crate::support::server::Server;
 use crate::support::tls::TlsServer;
 use crate::support::{eventually, ms, secs};
@@ -229,4 +230,45 @@ fn rights_and_passwords_that_come_later_are_used_then() {
     user(&server, RIGHTS);
     let took = eventually("now it may", secs(5), || answers(Status::Ok));
     println!("figure: a user whose rights come later: decides after {took:?}");
+}
+
+#[test]
+fn sentinels_have_a_log_in_of_their_own() {
+    let watched = Watched::behind(Some("s3ntinel"));
+    watched.admit("app", "p@ss");
+    let ask = |settings: &[(&str, &str)]| {
+        let client = open_with(&watched.url(), settings);
+        acquire(&limiter(&client, "x", &[tally()]), &Request::TRY).status
+    };
+    let (user, password) = ("sentinel_username", "sentinel_password");
+    for (settings, status) in [
+        (&[][..], Status::Backend),
+        (&[(password, "wrong")], Status::Backend),
+        (&[(password, "s3ntinel"), PATIENT], Status::Ok),
+        (&[(user, "app"), (password, "p@ss"), PATIENT], Status::Ok),
+    ] {
+        assert_eq!(ask(settings), status, "{settings:?}");
+    }
+}
+
+#[test]
+fn a_client_that_is_freed_leaves_no_connection() {
+    let server = Server::start();
+    let connections = || server.info("clients", "connected_clients");
+    assert_eq!(connections(), "1", "the one that asks");
+    for shut_down in [true, false] {
+        let client = open(&server.url());
+        let limiter = limiter(&client, "s", &[semaphore(1), tally()]);
+        let queue = ClientQueue::new(&client).unwrap();
+        assert_eq!(acquire(&limiter, &Request::TRY).status, Status::Ok);
+        queue.submit(&limiter, &within(60_000)).unwrap();
+        eventually("each lane is used, and it listens", secs(20), || {
+            connections() == "4"
+        });
+        if shut_down {
+            client.shutdown(Some(secs(20))).unwrap();
+        }
+        drop((queue, limiter, client));
+        eventually("all are closed", secs(20), || connections() == "1");
+    }
 }

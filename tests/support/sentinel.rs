@@ -7,6 +7,7 @@ pub struct Watched {
     /// The first is the master at the start.
     pub servers: Vec<Server>,
     sentinels: Vec<(u16, Process)>,
+    password: Option<&'static str>,
     _dirs: Vec<Dir>,
 }
 
@@ -14,6 +15,11 @@ pub const DOWN_AFTER_MS: u64 = 500;
 
 impl Watched {
     pub fn start() -> Watched {
+        Watched::behind(None)
+    }
+
+    /// With a password that the sentinels want.
+    pub fn behind(password: Option<&'static str>) -> Watched {
         let master = Server::start();
         let port = master.port.to_string();
         let of_master = [
@@ -41,6 +47,8 @@ impl Watched {
                  sentinel failover-timeout mymaster 3000\n",
                 dir.file("")
             );
+            let lock = |it| format!("requirepass {it}\nsentinel sentinel-pass {it}\n");
+            let text = text + &password.map(lock).unwrap_or_default();
             std::fs::write(&config, text).unwrap();
             sentinels.push((
                 own,
@@ -51,6 +59,7 @@ impl Watched {
         let watched = Watched {
             servers,
             sentinels,
+            password,
             _dirs: dirs,
         };
         watched.settled();
@@ -61,7 +70,7 @@ impl Watched {
     fn settled(&self) {
         eventually("sentinels agree", secs(60), || {
             self.sentinels.iter().all(|(port, _)| {
-                let facts = ask(*port, &["SENTINEL", "MASTER", "mymaster"]);
+                let facts = self.ask(*port, &["SENTINEL", "MASTER", "mymaster"]);
                 let is = |key: &str, value: &str| {
                     facts
                         .chunks(2)
@@ -89,7 +98,7 @@ impl Watched {
     /// The master that a sentinel names, if it is not on this port.
     pub fn master_but(&self, not: u16) -> Option<&Server> {
         self.sentinels.iter().find_map(|(sentinel, _)| {
-            let addr = ask(
+            let addr = self.ask(
                 *sentinel,
                 &["SENTINEL", "GET-MASTER-ADDR-BY-NAME", "mymaster"],
             );
@@ -99,12 +108,24 @@ impl Watched {
                 .find(|server| server.port == port && port != not)
         })
     }
-}
 
-fn ask(port: u16, command: &[&str]) -> Vec<String> {
-    let client = redis::Client::open(format!("redis://127.0.0.1:{port}")).unwrap();
-    let reply = client
-        .get_connection()
-        .and_then(|mut c| redis::cmd(command[0]).arg(&command[1..]).query(&mut c));
-    reply.unwrap_or_default()
+    /// A user for those who ask.
+    pub fn admit(&self, user: &str, password: &str) {
+        let password = format!(">{password}");
+        for (port, _) in &self.sentinels {
+            self.ask(*port, &["ACL", "SETUSER", user, "on", &password, "+@all"]);
+        }
+    }
+
+    fn ask(&self, port: u16, command: &[&str]) -> Vec<String> {
+        let login = self
+            .password
+            .map(|it| format!(":{it}@"))
+            .unwrap_or_default();
+        let client = redis::Client::open(format!("redis://{login}127.0.0.1:{port}")).unwrap();
+        let reply = client
+            .get_connection()
+            .and_then(|mut c| redis::cmd(command[0]).arg(&command[1..]).query(&mut c));
+        reply.unwrap_or_default()
+    }
 }
