@@ -56,10 +56,10 @@ type scenarioStep struct {
 }
 
 type scenario struct {
-	Name, Clock string
-	Config      map[string]string
-	Limits      []scenarioLimit
-	Steps       []scenarioStep
+	Name, Clock, Backend string
+	Config               map[string]string
+	Limits               []scenarioLimit
+	Steps                []scenarioStep
 }
 
 var scenarioKinds = map[string]Kind{
@@ -124,7 +124,7 @@ func (r *scenarioRun) outcome(p *Permit, err error) outcome {
 		return outcome{"status": "OK"}
 	case errors.As(err, &denied):
 		return decisionOutcome(Decision{Status: StatusDenied, Index: denied.Index, Limit: denied.Limit, Remaining: denied.Remaining,
-			RetryAfter: denied.RetryAfter, ResetAfter: denied.ResetAfter, Waited: denied.Waited})
+			RetryAfter: denied.RetryAfter, ResetAfter: denied.ResetAfter, Waited: denied.Waited, Degraded: denied.Degraded})
 	case errors.As(err, &never):
 		return decisionOutcome(Decision{Status: StatusNever, Index: never.Index, Limit: never.Limit})
 	case errors.As(err, &other):
@@ -141,7 +141,7 @@ func decisionOutcome(d Decision) outcome {
 		"status": d.Status.String()[len("LIMITER_"):], "permit": false, "index": d.Index, "limit": d.Limit,
 		"remaining": d.Remaining, "retry_after_us": d.RetryAfter.Microseconds(),
 		"reset_after_us": d.ResetAfter.Microseconds(), "waited_us": d.Waited.Microseconds(),
-		"queue_position": d.QueuePosition, "fence": d.Fence,
+		"queue_position": d.QueuePosition, "fence": d.Fence, "degraded": d.Degraded,
 	}
 }
 
@@ -180,7 +180,7 @@ func TestScenarios(t *testing.T) {
 	}
 	for _, s := range file.Scenarios {
 		t.Run(s.Name, func(t *testing.T) { runScenario(t, &s, false) })
-		if scenarioURL == "" {
+		if scenarioURL == "" && s.Backend == "" {
 			t.Run("as if remote/"+s.Name, func(t *testing.T) { runScenario(t, &s, true) })
 		}
 	}
@@ -188,25 +188,25 @@ func TestScenarios(t *testing.T) {
 
 // runScenario runs it on memory; with remote, by the calls that a client of Redis makes.
 func runScenario(t *testing.T, s *scenario, remote bool) {
-	if s.Clock != "virtual" {
-		t.Fatalf("unknown clock %q", s.Clock)
+	if s.Backend == "" && s.Clock != "virtual" || s.Backend != "" && s.Backend != "none" {
+		t.Fatalf("unknown clock %q or backend %q", s.Clock, s.Backend)
 	}
-	options := []ClientOption{WithVirtualClock()}
+	var options []ClientOption
+	if s.Clock == "virtual" {
+		options = append(options, WithVirtualClock())
+	}
 	for key, value := range s.Config {
 		options = append(options, WithSetting(key, value))
 	}
 	r := &scenarioRun{t: t, name: s.Name, permits: map[string]*Permit{}, waits: map[string]*scenarioWait{}}
-	if scenarioURL == "" {
+	if s.Backend == "" && scenarioURL == "" {
 		r.client = open(t, options...)
+	} else if s.Backend == "none" {
+		r.client = openURL(t, "redis://127.0.0.1:1", options...)
 	} else {
 		prefix := fmt.Sprintf("go:%d:%d", os.Getpid(), scenarios.Add(1))
 		options = append(options, WithPrefix(prefix), WithCommandTimeout(20*time.Second))
-		c, err := Open(scenarioURL, options...)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { c.Close() })
-		r.client = c
+		r.client = openURL(t, scenarioURL, options...)
 	}
 	if remote {
 		r.client.slots = make(chan struct{}, remoteCalls)
@@ -230,6 +230,15 @@ func runScenario(t *testing.T, s *scenario, remote bool) {
 			w.cancel()
 		}
 	}
+}
+
+func openURL(t *testing.T, url string, options ...ClientOption) *Client {
+	c, err := Open(url, options...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return c
 }
 
 // rest lets everything happen that is under way on Redis.

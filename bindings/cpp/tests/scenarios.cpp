@@ -133,12 +133,16 @@ public:
 private:
     static limiter::Client open(const Json& scenario) {
         limiter::Config config;
-        require(scenario.at("clock") == "virtual", "only the virtual clock is known");
-        config.virtual_clock();
         const Json settings = scenario.value("config", Json::object());
         for (const auto& [key, value] : settings.items()) {
             config.set(key, value);
         }
+        if (scenario.contains("backend")) {
+            require(scenario["backend"] == "none", "only the backend none is known");
+            return limiter::Client("redis://127.0.0.1:1", config);
+        }
+        require(scenario.at("clock") == "virtual", "only the virtual clock is known");
+        config.virtual_clock();
         if (remote() == nullptr) {
             return limiter::Client("memory://", config);
         }
@@ -207,6 +211,8 @@ private:
             }
             if (field == "permit") {
                 require((got.permit_id() != 0) == value.get<bool>(), "permit");
+            } else if (field == "degraded") {
+                require(got.degraded() == value.get<bool>(), "degraded");
             } else if (field == "fence_after") {
                 require(got.fence() > fences_.at(value), "the fence does not grow");
             } else {
@@ -240,6 +246,7 @@ private:
         if (field == "settled") return stats.settled;
         if (field == "lost") return stats.lost;
         if (field == "overloaded") return stats.overloaded;
+        if (field == "degraded") return stats.degraded;
         throw Failure("no such counter: " + field);
     }
 

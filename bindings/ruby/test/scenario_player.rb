@@ -50,8 +50,10 @@ class ScenarioPlayer
 
   def play
     config = @scenario.fetch("config", {}).transform_keys(&:to_sym)
-    config.update(prefix: "ruby:#{Process.pid}:#{object_id}", command_timeout_ms: 20_000) if REMOTE
-    @client = Limiter::Client.new(REMOTE || "memory://", clock: @scenario.fetch("clock"), **config)
+    @url = @scenario["backend"] == "none" ? "redis://127.0.0.1:1" : REMOTE || "memory://"
+    config.update(prefix: "ruby:#{Process.pid}:#{object_id}", command_timeout_ms: 20_000) if @url == REMOTE
+    config[:clock] = @scenario.fetch("clock") unless @scenario["backend"]
+    @client = Limiter::Client.new(@url, **config)
     @limiter = open_limiter(@scenario["limits"]) if @scenario["limits"]
     @scenario.fetch("steps").each_with_index do |step, at|
       @where = "#{@scenario['name']}, step #{at + 1}: #{JSON.generate(step)}"
@@ -92,7 +94,7 @@ class ScenarioPlayer
 
   # Lets everything happen that is under way on Redis.
   def rest
-    @client.advance(0) if REMOTE
+    @client.advance(0) if @url == REMOTE
   rescue Limiter::Closed
     nil
   end
@@ -255,6 +257,7 @@ class ScenarioPlayer
     when "status" then answer.status
     when "permit" then !answer.permit.nil? && answer.permit.id.positive?
     when "fence_after" then answer.decision.fence > @permits.fetch(value).fence ? value : answer.decision.fence
+    when "degraded" then answer.decision.degraded?
     when "waited_us" then (answer.decision.waited * 1_000_000).round
     else answer.decision.public_send(field)
     end
