@@ -23,6 +23,7 @@ c-clang++   | tests/c/run.sh clang++
 c-asan      | tests/c/run.sh asan
 c-valgrind  | tests/c/run.sh valgrind
 c-redis     | tests/c/run.sh redis
+soak        | tests/soak/run.sh 0.5
 packaging   | tests/packaging/run.sh
 go          | bindings/go/test.sh
 ruby        | tools/installed.sh bindings/ruby/test.sh

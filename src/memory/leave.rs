@@ -31,26 +31,32 @@ pub(super) enum Rest {
     Wait(u64),
 }
 
-/// Waits that are about to end together. None of them is admitted meanwhile, nor passed by others.
-#[derive(Clone)]
-pub(super) enum Leaving {
+/// By what waits end together.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Group {
+    /// The `user_data` of their requests.
     Tagged(u64),
-    Of(Arc<Queue>),
+    /// Their completion queue, by its address.
+    Of(usize),
 }
 
-impl Leaving {
-    fn has(&self, wait: &Wait) -> bool {
-        match (self, &wait.sink) {
-            (Leaving::Tagged(tag), _) => wait.user_data == *tag,
-            (Leaving::Of(queue), Sink::Queue(of)) => Arc::ptr_eq(of, queue),
-            (Leaving::Of(_), _) => false,
-        }
+impl Group {
+    pub fn of(wait: &Wait) -> impl Iterator<Item = Group> + use<> {
+        let queue = match &wait.sink {
+            Sink::Queue(queue) => Some(Group::of_queue(queue)),
+            _ => None,
+        };
+        [Group::Tagged(wait.user_data)].into_iter().chain(queue)
+    }
+
+    fn of_queue(queue: &Arc<Queue>) -> Group {
+        Group::Of(Arc::as_ptr(queue) as usize)
     }
 }
 
 /// How far those of one shard have got.
-struct Progress<'a> {
-    who: &'a Leaving,
+struct Progress {
+    who: Group,
     /// Who came later stays.
     before: u64,
     from: u64,
@@ -87,20 +93,20 @@ impl Memory {
     /// Ends all waits of requests with this `user_data`, those of parked threads included, in the order in
     /// which they came. Answers how many there were.
     pub fn cancel_waits(&self, user_data: u64) -> usize {
-        self.leave(&Leaving::Tagged(user_data))
+        self.leave(Group::Tagged(user_data))
     }
 
     /// Nobody polls a queue any more: its waits are detached, grants that were not polled given back.
     pub fn free_queue(&self, queue: &Arc<Queue>) {
         // From here on a grant that comes finds nobody to take it.
         let unpolled = queue.free();
-        self.leave(&Leaving::Of(queue.clone()));
+        self.leave(Group::of_queue(queue));
         for decision in unpolled {
             self.return_grant(&decision);
         }
     }
 
-    fn leave(&self, who: &Leaving) -> usize {
+    fn leave(&self, who: Group) -> usize {
         let before = self.operations.next();
         let one = |shard| {
             let mut progress = Progress {
@@ -118,40 +124,33 @@ impl Memory {
 }
 
 impl Scene<'_> {
-    /// Whether a wait is about to end with others.
+    /// Whether a wait is about to end with others. Until then it is not admitted, nor passed by others.
     pub fn is_leaving(&self, serial: u64) -> bool {
         let mut leaving = self.book.leaving.iter();
-        leaving.any(|(before, who)| serial < *before && who.has(&self.book.waits[&serial]))
+        leaving.any(|(before, who)| serial < *before && self.book.groups.contains(&(*who, serial)))
     }
 
     /// Ends the next of those who leave. False: those were the last; only then others move up.
     fn leave_some(&mut self, keys: &mut Keys, progress: &mut Progress) -> bool {
-        let (from, before) = (progress.from, progress.before);
-        let next: Vec<u64> = match progress.who {
-            Leaving::Tagged(tag) => {
-                let theirs = self.book.tags.range((*tag, from)..(*tag, before));
-                theirs.take(SOME).map(|(_, serial)| *serial).collect()
-            }
-            Leaving::Of(_) => {
-                let all = self.book.waits.range(from..before);
-                all.take(SOME).map(|(serial, _)| *serial).collect()
-            }
-        };
+        let &mut Progress {
+            who, before, from, ..
+        } = progress;
+        let theirs = self.book.groups.range((who, from)..(who, before));
+        let next: Vec<u64> = theirs.take(SOME).map(|(_, serial)| *serial).collect();
+        self.book.leaving.insert(before, who);
+        for &serial in &next {
+            // Some may be over by now: what fell due for one of them may have ended others.
+            let Some(wait) = self.book.waits.get(&serial) else {
+                continue;
+            };
+            progress.keys.insert(wait.key);
+            let detach = matches!(who, Group::Of(_));
+            progress.ended += usize::from(self.take_out(keys, serial, detach).is_some());
+        }
         let more = next.len() == SOME;
         if more {
-            self.book.leaving.insert(before, progress.who.clone());
             progress.from = next[SOME - 1] + 1;
-        }
-        let detach = matches!(progress.who, Leaving::Of(_));
-        for serial in next {
-            if progress.who.has(&self.book.waits[&serial])
-                && let Some(key) = self.take_out(keys, serial, detach)
-            {
-                progress.ended += 1;
-                progress.keys.insert(key);
-            }
-        }
-        if !more {
+        } else {
             self.book.leaving.remove(&before);
             let keys = std::mem::take(&mut progress.keys);
             self.rest.extend(keys.into_iter().map(Rest::Key));
@@ -304,6 +303,64 @@ mod tests {
             } else {
                 assert_eq!(crowd.try_(MANY), Status::Ok);
             }
+        }
+    }
+
+    /// Waits of one tag on one queue, with a deadline that passes before the timer gets to it; and what
+    /// their holder had is over then too, or not.
+    fn overdue(lease: Span, count: u64) -> (Crowd, Arc<Queue>) {
+        let rule = Semaphore::new(3, lease, false).unwrap();
+        let crowd = Crowd::new(rule);
+        let descriptor = Queue::open_descriptor().unwrap();
+        let queue = crowd.memory.queue(descriptor);
+        assert_eq!(crowd.try_(2), Status::Ok);
+        for n in 0..count {
+            let request = Request {
+                wait: Some(Span::millis(n % 3 * 10)),
+                user_data: 7,
+                ..Request::TRY
+            };
+            let sink = Sink::Queue(queue.clone());
+            let asked = crowd.memory.acquire(&crowd.named, &request, sink);
+            // The first is granted, renewed, and never polled.
+            let status = [Status::Pending, Status::Ok][usize::from(n == 0)];
+            assert!(asked.status == status || n % 3 == 0, "{asked:?}");
+        }
+        let over = crowd.memory.clock_now() + Span::secs(1);
+        crowd.memory.clock.show(over);
+        (crowd, queue)
+    }
+
+    #[test]
+    fn those_who_are_over_when_all_are_ended_end_once() {
+        for lease in [Span::millis(500), Span::secs(60)] {
+            for count in [2, 8, SOME as u64, 3 * SOME as u64] {
+                let (crowd, queue) = overdue(lease, count);
+                let waiting = crowd.memory.stats().totals().waiting;
+                let ended = crowd.memory.cancel_waits(7) as u64;
+                let told = queue.poll(10_000, Some(std::time::Duration::ZERO)).unwrap();
+                assert_eq!(told.len() as u64, waiting, "each once");
+                let cancelled = told.iter().filter(|one| one.status == Status::Cancelled);
+                assert_eq!(cancelled.count() as u64, ended);
+                assert_eq!(crowd.memory.stats().totals().waiting, 0);
+                assert!(
+                    crowd
+                        .memory
+                        .shards
+                        .iter()
+                        .all(|s| s.lock().book.leaving.is_empty())
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn a_queue_that_is_freed_loses_nothing_to_waits_that_are_over() {
+        for count in [2, 8, 3 * SOME as u64] {
+            let (crowd, queue) = overdue(Span::millis(500), count);
+            crowd.memory.free_queue(&queue);
+            assert_eq!(crowd.memory.stats().totals().waiting, 0);
+            assert_eq!(crowd.try_(3), Status::Ok, "all is there");
         }
     }
 }

@@ -6,7 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use super::Memory;
 use super::held::Held;
 use super::keys::{Key, Keys};
-use super::leave::{CALLS, Leaving, Rest};
+use super::leave::{CALLS, Group, Rest};
 use super::paced::Paced;
 use super::spent::Spent;
 use super::wait::Wait;
@@ -39,10 +39,10 @@ pub(super) struct Book {
     pub ended: Vec<BTreeSet<(Time, u64)>>,
     /// Operations under way, by serial.
     pub waits: BTreeMap<u64, Box<Wait>>,
-    /// The same by what they are cancelled by: `user_data`, serial.
-    pub tags: BTreeSet<(u64, u64)>,
+    /// The same by what they end together by.
+    pub groups: BTreeSet<(Group, u64)>,
     /// Waits that are being ended, by the operation before which they came.
-    pub leaving: BTreeMap<u64, Leaving>,
+    pub leaving: BTreeMap<u64, Group>,
     /// Since keys that are as new were looked for; see [`super::leave::CALLS`].
     pub calls: u32,
     /// The latest epoch of a key; see [`super::keys::Live`].
@@ -90,7 +90,7 @@ impl Shard {
                 paced: Paced::default(),
                 ended: Vec::new(),
                 waits: BTreeMap::new(),
-                tags: BTreeSet::new(),
+                groups: BTreeSet::new(),
                 leaving: BTreeMap::new(),
                 calls: 0,
                 epoch: 0,

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 
 use super::held::Terms;
 use super::keys::{Key, Keys};
-use super::leave::{Rest, SOME};
+use super::leave::{Group, Rest, SOME};
 use super::names::KeyId;
 use super::scene::Scene;
 use crate::decision::{Decision, Status};
@@ -64,7 +64,8 @@ impl Scene<'_> {
         at: Option<Time>,
     ) -> usize {
         let deadline = wait.deadline;
-        self.book.tags.insert((wait.user_data, serial));
+        let groups = Group::of(&wait).map(|group| (group, serial));
+        self.book.groups.extend(groups);
         self.book.waits.insert(serial, wait);
         let live = key.live(&mut self.book.epoch);
         let ahead = live.queue.len() + live.booked.len();
@@ -307,7 +308,9 @@ impl Scene<'_> {
         self.stats.waiting.sub(1);
         let wait = self.book.waits.remove(&serial);
         let wait = wait.expect("a wait of this shard");
-        self.book.tags.remove(&(wait.user_data, serial));
+        for group in Group::of(&wait) {
+            self.book.groups.remove(&(group, serial));
+        }
         wait
     }
 
