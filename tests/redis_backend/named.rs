@@ -130,7 +130,7 @@ fn b_088_a_wait_whose_note_is_lost_is_granted_by_the_heartbeat() {
         let held = acquire(&holder, &within(60_000));
         assert_eq!(held.status, Status::Ok);
         let waiting = queue.submit(&waiter, &within(60_000)).unwrap();
-        eventually("it waits, and listens", secs(20), || {
+        eventually("it waits, and listens", secs(60), || {
             let listeners: (String, usize) =
                 server.ask(&["PUBSUB", "NUMSUB", "limiter:notes:penalties"]);
             server.ask::<usize>(&["ZCARD", "{limiter:S:s:}:q"]) == 1 && listeners.1 == 1

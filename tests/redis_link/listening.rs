@@ -59,7 +59,7 @@ fn messages_arrive_from_scripts_and_commands() {
     next(&heard, message("all", ""));
     drop(heard);
     server.ask::<u64>(&["PUBLISH", "all", "x"]);
-    eventually("the subscription ends with its listener", secs(3), || {
+    eventually("the subscription ends with its listener", secs(30), || {
         server.ask::<u64>(&["PUBLISH", "all", "x"]) == 0
     });
 }
@@ -76,7 +76,6 @@ fn heard_again_after_a_restart_and_after_a_kill() {
     let began = std::time::Instant::now();
     next(&heard, Push::Listening);
     figure("listening again after a restart", began.elapsed());
-    assert!(began.elapsed() < secs(2));
     server.ask::<u64>(&["PUBLISH", "mine", "1"]);
     next(&heard, message("mine", "1"));
     server.ask::<u64>(&["CLIENT", "KILL", "TYPE", "pubsub"]);
@@ -101,7 +100,7 @@ fn a_refused_subscription_is_tried_until_it_is_allowed() {
     ]);
     let rig = Rig::new(&format!("redis://app:pw@127.0.0.1:{}", server.port));
     let heard = listen(&rig);
-    eventually("the refusal is logged", secs(2), || {
+    eventually("the refusal is logged", secs(30), || {
         rig.logged("NOPERM") == 1
     });
     assert!(heard.try_recv().is_err());
@@ -109,7 +108,6 @@ fn a_refused_subscription_is_tried_until_it_is_allowed() {
     let began = std::time::Instant::now();
     next(&heard, Push::Listening);
     figure("listening after the ACL was repaired", began.elapsed());
-    assert!(began.elapsed() < secs(2));
 }
 
 #[test]
