@@ -26,7 +26,7 @@ var _ io.Closer = (*Client)(nil)
 
 // remoteCalls is how many round trips may be under way at a time. Each takes a thread while it is,
 // and the library sends together what comes together.
-const remoteCalls = 32
+const remoteCalls = 24
 
 const closeTimeout = 5 * time.Second
 

@@ -57,7 +57,7 @@
 // without waiting for it unless they have to wait.
 //
 // On Redis, Pace, Peek, Reset, Penalize, TryMany, Settle and Renew take one round trip, which
-// [WithCommandTimeout] bounds, and a thread for that long; at most 32 of a client are under way at a
+// [WithCommandTimeout] bounds, and a thread for that long; at most 24 of a client are under way at a
 // time, and more wait for their turn as long as their context lasts. A context that ends meanwhile
 // returns its error at once: what was sent may still take effect, except that bookings and permits
 // are given back. TryMany asks many questions in one round trip. TryAcquire and Allow take a round

@@ -67,6 +67,11 @@ class TestArguments < Minitest::Test
     assert_raises(Limiter::InvalidError) { limiter.acquire("k").renew(0) }
     assert_raises(Limiter::ConfigError) { limiter.client.limiter("y", Limiter.semaphore(1, lease: 0)) }
     assert_raises(Limiter::ConfigError) { limiter.client.limiter("y", Limiter.semaphore(1, lease: 1e9)) }
+    [-1, 2**64].each do |tag|
+      assert_match(/tag/, assert_raises(RangeError) { limiter.acquire("k", tag: tag) }.message)
+      assert_match(/tag/, assert_raises(RangeError) { limiter.client.cancel_waits(tag) }.message)
+    end
+    [nil, "1"].each { |tag| assert_raises(TypeError) { limiter.acquire("k", tag: tag) } }
     limiter.penalize("far", retry_after: 10**30)
     assert_in_delta 3600, limiter.peek("far").retry_after, 60
   end

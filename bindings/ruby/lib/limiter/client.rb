@@ -67,9 +67,9 @@ module Limiter
     # @param tag [Integer] not 0, which untagged waits have
     # @return [Integer] how many it ended
     def cancel_waits(tag)
-      raise ArgumentError, "untagged waits cannot be told apart" if tag.zero?
+      raise ArgumentError, "untagged waits cannot be told apart" if tag == 0
 
-      ended = Native.cancel_waits(pointer, tag)
+      ended = Native.cancel_waits(pointer, Request.unsigned(tag, "tag"))
       raise Error.for(ended) if ended.negative?
 
       ended

@@ -26,7 +26,7 @@ module Limiter
       memory.put_int32(At::WAIT_MS, wait_ms)
       memory.put_uint32(At::LEASE_MS, lease_ms)
       memory.put_uint32(At::FLAGS, renew ? 0 : NO_RENEW)
-      memory.put_uint64(At::USER_DATA, tag)
+      memory.put_uint64(At::USER_DATA, Request.unsigned(tag, "tag"))
       self
     end
 
@@ -40,11 +40,15 @@ module Limiter
 
     # @return [Integer] what C takes as a weight
     # @raise [TypeError, RangeError] for what would be cut or wrapped
-    def self.units(weight)
-      raise TypeError, "a weight is an Integer, not #{weight.inspect}" unless weight.is_a?(Integer)
-      raise RangeError, "weight #{weight} is out of range" unless weight.between?(0, MAX_UNITS)
+    def self.units(weight) = unsigned(weight, "weight")
 
-      weight
+    # @return [Integer] what C takes as an unsigned number
+    # @raise [TypeError, RangeError] for what would be cut or wrapped
+    def self.unsigned(number, name)
+      raise TypeError, "a #{name} is an Integer, not #{number.inspect}" unless number.is_a?(Integer)
+      raise RangeError, "#{name} #{number} is out of range" unless number.between?(0, MAX_UNITS)
+
+      number
     end
 
     private

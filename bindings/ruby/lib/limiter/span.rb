@@ -33,6 +33,8 @@ module Limiter
 
     # @return [Integer] microseconds, rounded up, at most what fits: the library cuts or refuses more
     def microseconds_up(seconds)
+      return 0xffff_ffff_ffff_ffff if seconds == Float::INFINITY
+
       us = (exact(seconds) * 1_000_000).ceil
       raise RangeError, "#{seconds} s is negative" if us.negative?
 
