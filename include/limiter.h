@@ -257,8 +257,8 @@
 /*
  * `refill` units per `period_us`, evenly spaced. `capacity` (may be 0) is the burst: units let
  * through at once on top, earned back in quiet times at burst_earn_permille/1000 of the rate. In
- * any interval it admits at most capacity + refill * t / period_us + one call's weight. A weight
- * that takes more than 10 years at the rate is answered LIMITER_NEVER.
+ * any interval of t microseconds it admits at most capacity + refill * (t + 1) / period_us + one
+ * call's weight. A weight that takes more than 10 years at the rate is answered LIMITER_NEVER.
  *
  * Source: the pacing of distributed-pacer, with its excess in try mode removed.
  */
@@ -479,7 +479,7 @@ typedef struct limiter_decision {
     uint64_t retry_after_us;
     /*
      * Until that limit is as good as new if nobody else comes; of a sliding log, until its oldest
-     * entry leaves.
+     * entry leaves. 0 of a semaphore: nobody knows when its holders release.
      */
     uint64_t reset_after_us;
     /* How long the call waited. */
@@ -699,13 +699,14 @@ limiter_status limiter_client_free(struct limiter_client_t *client);
  * Makes a limiter: `name` (1 to 1024 bytes of UTF-8) and 1 to 16 limits, read during the call; each
  * acquire takes from all of them or from none. On success `*limiter` is set, to be freed with
  * limiter_free(); on failure it is NULL. LIMITER_CONFIG when a limit is out of range: errbuf says
- * which one, which field and what is allowed. LIMITER_INVALID for NULL, no or too many limits, or a
- * name that is not UTF-8.
+ * which one, which field and what is allowed; also for a name of another length. LIMITER_INVALID
+ * for NULL, no or too many limits, or a name that is not UTF-8.
  *
  * Opening a name again with other numbers changes it for everybody from the next call on (unless
  * limiter_limit.version is lower), whichever handle is used: state is clamped, never reset.
  * Lowering a bucket keeps at most what now fits; a semaphore lowered below what is held admits
- * nobody until enough came back. See limiter_limit.version.
+ * nobody until enough came back. Those who wait for a release do so under the new numbers; a wait
+ * whose time is booked keeps that time (see limiter_acquire()). See limiter_limit.version.
  */
 LIMITER_API
 LIMITER_MUST_USE

@@ -17,13 +17,14 @@ use crate::limiter::{LimitSpec, Limiter, spec};
 /// Makes a limiter: `name` (1 to 1024 bytes of UTF-8) and 1 to 16 limits, read during the call; each
 /// acquire takes from all of them or from none. On success `*limiter` is set, to be freed with
 /// limiter_free(); on failure it is NULL. LIMITER_CONFIG when a limit is out of range: errbuf says
-/// which one, which field and what is allowed. LIMITER_INVALID for NULL, no or too many limits, or a name
-/// that is not UTF-8.
+/// which one, which field and what is allowed; also for a name of another length. LIMITER_INVALID for NULL,
+/// no or too many limits, or a name that is not UTF-8.
 ///
 /// Opening a name again with other numbers changes it for everybody from the next call on (unless
 /// limiter_limit.version is lower), whichever handle is used: state is clamped, never reset. Lowering a
 /// bucket keeps at most what now fits; a semaphore lowered below what is held admits nobody until enough
-/// came back. See limiter_limit.version.
+/// came back. Those who wait for a release do so under the new numbers; a wait whose time is booked keeps
+/// that time (see limiter_acquire()). See limiter_limit.version.
 ///
 /// # Safety
 /// See the header.

@@ -78,7 +78,7 @@ pub const LIMITER_SEMAPHORE: u32 = 1;
 pub const LIMITER_TOKEN_BUCKET: u32 = 2;
 /// `refill` units per `period_us`, evenly spaced. `capacity` (may be 0) is the burst: units let
 /// through at once on top, earned back in quiet times at burst_earn_permille/1000 of the rate. In any
-/// interval it admits at most capacity + refill * t / period_us + one call's weight. A weight that takes
+/// interval of t microseconds it admits at most capacity + refill * (t + 1) / period_us + one call's weight. A weight that takes
 /// more than 10 years at the rate is answered LIMITER_NEVER.
 ///
 /// Source: the pacing of distributed-pacer, with its excess in try mode removed.
@@ -238,7 +238,7 @@ pub struct limiter_decision {
     /// UINT64_MAX. Otherwise 0.
     pub retry_after_us: u64,
     /// Until that limit is as good as new if nobody else comes; of a sliding log, until its oldest entry
-    /// leaves.
+    /// leaves. 0 of a semaphore: nobody knows when its holders release.
     pub reset_after_us: u64,
     /// How long the call waited.
     pub waited_us: u64,

@@ -110,7 +110,11 @@ impl Memory {
 
     /// Limits under a name. Those of one name and the same kinds share their state.
     pub fn limiter(&self, name: &[u8], limits: Limits) -> Arc<Named> {
-        self.names.intern(name, limits)
+        let (named, replaces) = self.names.intern(name, limits);
+        if replaces {
+            self.limits_changed(&named);
+        }
+        named
     }
 
     /// A completion queue of this backend; see [`Queue::open_descriptor`].

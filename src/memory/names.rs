@@ -80,6 +80,11 @@ impl Named {
         self.rank() >= self.family.newest.load(Ordering::Relaxed)
     }
 
+    /// Whether both are of one family.
+    pub(super) fn is_kin(&self, other: &Named) -> bool {
+        Arc::ptr_eq(&self.family, &other.family)
+    }
+
     /// What a key is decided under: these limits, unless a higher rank is open.
     pub(super) fn current(self: &Arc<Named>) -> Arc<Named> {
         if self.is_newest() {
@@ -170,7 +175,8 @@ impl Names {
         hasher.finish()
     }
 
-    pub fn intern(&self, name: &[u8], limits: Limits) -> Arc<Named> {
+    /// The object of these limits, and whether others were in force until now.
+    pub fn intern(&self, name: &[u8], limits: Limits) -> (Arc<Named>, bool) {
         let identity = self.identity(name, &limits);
         let mut families = self.families.lock();
         let family = families.family(identity);
@@ -186,10 +192,12 @@ impl Names {
             .find(|named| named.limits.version() == limits.version());
         let opened = family.opened.fetch_add(1, Ordering::Relaxed) + 1;
         let rank = u64::from(limits.version()) << 32 | opened.min(u32::MAX.into());
-        family.newest.fetch_max(rank, Ordering::Relaxed);
+        let before = family.newest.fetch_max(rank, Ordering::Relaxed);
+        let replaces = before != 0 && before < rank;
         if let Some(known) = known {
+            let replaces = replaces && known.rank() != before;
             known.rank.store(rank, Ordering::Relaxed);
-            return known.clone();
+            return (known.clone(), replaces);
         }
         let number = families.next_number;
         families.next_number += 1;
@@ -210,7 +218,7 @@ impl Names {
         drop(members);
         families.by_number.insert(number, named.clone());
         families.drop_unused();
-        named
+        (named, replaces)
     }
 
     /// The limits of this number, if they are still in use anywhere.
@@ -251,8 +259,9 @@ impl Families {
     }
 
     /// Looks at the next few of all for what nobody uses, and drops it: each new one pays for two, so there
-    /// are never many. The newest of a family stay as long as there are others, which would return else. Under the lock no number can be looked up, and under that of its family no member
-    /// be found by name.
+    /// are never many. The newest of a family stay as long as there are others, which would return
+    /// otherwise. Under the lock no number can be looked up, and under that of its family no member be found
+    /// by name.
     fn drop_unused(&mut self) {
         for _ in 0..2 {
             self.drop_unused_number();
@@ -309,7 +318,7 @@ mod tests {
     #[test]
     fn what_nobody_uses_is_forgotten_and_what_a_key_was_stored_under_is_not() {
         let names = Names::new();
-        let used = names.intern(b"used", limits(0));
+        let (used, _) = names.intern(b"used", limits(0));
         used.count_key();
         let number = used.number();
         drop(used);
@@ -330,6 +339,6 @@ mod tests {
         );
         drop(families);
         assert_eq!(names.of_plain(number).number(), number);
-        assert_eq!(names.intern(b"used", limits(0)).number(), number);
+        assert_eq!(names.intern(b"used", limits(0)).0.number(), number);
     }
 }

@@ -1,4 +1,6 @@
 //! Who shares state with whom, what a new configuration does, and what is forgotten.
+use std::collections::BTreeMap;
+
 use limiter::decision::Status::*;
 use limiter::limit::time::Span;
 
@@ -248,7 +250,7 @@ fn a_raised_capacity_is_used_by_those_who_wait_also_if_nobody_asks_after_it() {
         let admitted = answers(&queue)
             .into_iter()
             .filter(|(_, status)| *status == Ok);
-        assert_eq!(admitted.count(), if i == 1 { 2 } else { 3 }, "end {i}");
+        assert_eq!(admitted.count(), [3, 2, 4][i], "end {i}");
     }
 }
 
@@ -264,4 +266,37 @@ fn a_semaphore_that_is_penalized_twice_starts_after_the_second() {
     assert_eq!(answers(&queue), []);
     world.pass(SEC);
     assert_eq!(answers(&queue), [(op, Ok)]);
+}
+
+#[test]
+fn those_who_wait_hear_of_other_limits_at_once() {
+    for count in [3, 1000] {
+        let world = World::new();
+        let (queue, old) = (world.queue(), world.limiter("n", [sem(2)]));
+        let mut heavy = Vec::new();
+        for n in 0..count {
+            let (weight, key) = (1 + n % 2, n.to_string());
+            let held = world
+                .memory
+                .acquire_blocking(&old, &on(key.as_bytes(), 2, None));
+            assert_eq!(held.status, Ok);
+            let wait = on(key.as_bytes(), weight, Some(Span::secs(60)));
+            heavy.push((world.waits(&old, &queue, wait), weight));
+        }
+        // Nobody asks, no time passes.
+        let _lower = world.limiter("n", [sem(1)]);
+        let told: BTreeMap<u64, _> = answers(&queue).into_iter().collect();
+        for (op, weight) in &heavy {
+            let status = (*weight == 2).then_some(Never);
+            assert_eq!(told.get(op).copied(), status);
+        }
+        let _higher = world.limiter("n", [sem(3)]);
+        let told = answers(&queue);
+        assert_eq!(told.len(), heavy.iter().filter(|one| one.1 == 1).count());
+        assert!(told.iter().all(|(_, status)| *status == Ok));
+        // The same again, or an older version of it, changes nothing.
+        let before = world.totals();
+        let _same = world.limiter("n", [sem(3)]);
+        assert_eq!(world.totals(), before);
+    }
 }

@@ -139,14 +139,17 @@ fn a_penalty_that_meets_a_change_of_limits_books_those_who_wait_once() {
 }
 
 #[test]
-fn a_penalty_comes_before_those_whom_raised_limits_would_let_start() {
+fn raised_limits_let_start_before_a_penalty_comes_and_not_after_it() {
     let world = World::new();
     let queue = world.queue();
     let limiter = world.limiter("n", [sem(1), tb(9, 1, SEC)]);
     world.takes(&limiter, 1);
     let op = world.waits(&limiter, &queue, ask(1, EVER));
     let raised = world.limiter("n", [sem(2), tb(9, 1, SEC)]);
+    assert_eq!(answers(&queue), [(op, Ok)]);
+    let op = world.waits(&raised, &queue, ask(1, EVER));
     world.memory.penalize(&raised, b"", Span::secs(10));
+    let _raised = world.limiter("n", [sem(3), tb(9, 1, SEC)]);
     world.pass(Span(9_999_999));
     assert_eq!(done(&queue), []);
     world.pass(Span(1));
