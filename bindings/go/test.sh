@@ -82,7 +82,7 @@ documented() { go doc -all . && go doc -all ./httplimit; }
 exampled() {
     missing=0
     for made in $(go doc -all . | sed -n 's/^func \([A-Z][A-Za-z]*\)(.*/limiter.\1(/p; s/^func (l Limit) \([A-Z][A-Za-z]*\)(.*) Limit$/).\1(/p'); do
-        grep -qF "$made" example_test.go || { echo "no example uses $made" && missing=1; }
+        grep -qF "$made" example_test.go example_options_test.go || { echo "no example uses $made" && missing=1; }
     done
     for verb in $(go doc -all . | sed -n 's/^func ([a-z]* \*\(Limiter\|Client\)) \([A-Z][A-Za-z]*\)(.*/\1_\2/p'); do
         case $verb in Limiter_Name | Limiter_Limits) continue ;; esac

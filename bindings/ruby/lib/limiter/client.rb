@@ -91,7 +91,7 @@ module Limiter
     # @param seconds [Numeric] how much
     # @return [self]
     # @raise [Unsupported] on every other client
-    def advance(seconds) = check(Native.clock_advance_us(pointer, Span.microseconds(seconds)))
+    def advance(seconds) = check(round_trip(:clock_advance_us, pointer, Span.microseconds(seconds)))
 
     # @return [Rational] what the clock shows, in seconds since 1970
     def now = Rational(Native.clock_now_us(pointer), 1_000_000)
@@ -102,7 +102,7 @@ module Limiter
     # @param seconds [Numeric, Time] seconds since 1970
     def now=(seconds)
       seconds = seconds.to_r if seconds.is_a?(Time)
-      check Native.clock_set_us(pointer, Span.microseconds(seconds))
+      check round_trip(:clock_set_us, pointer, Span.microseconds(seconds))
     end
 
     # @return [String] the URL without a password

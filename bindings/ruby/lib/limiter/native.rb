@@ -163,8 +163,8 @@ module Limiter
     native :queue_free, [:pointer], :void
     native :after_task, [:pointer], :void
 
-    native :clock_advance_us, %i[pointer uint64], :int32
-    native :clock_set_us, %i[pointer uint64], :int32
+    native :clock_advance_us, %i[pointer uint64], :int32, waits: true
+    native :clock_set_us, %i[pointer uint64], :int32, waits: true
     native :clock_now_us, [:pointer], :uint64
     native :stats_get, %i[pointer pointer], :int32
   end
