@@ -89,8 +89,9 @@ var (
 // DeniedError says that a call was not admitted in time, and when to come back. It matches
 // ErrDenied, and context.DeadlineExceeded where a context's deadline set the limit.
 type DeniedError struct {
-	// RetryAfter from now is admitted if nobody else comes. Never 0, except where the context's
-	// deadline passed before the library could say.
+	// RetryAfter from now is admitted if nobody else comes; where a semaphore denied it is a permit's
+	// lease, as a hint. Never 0, except where the context's deadline passed before the library could
+	// say.
 	RetryAfter time.Duration
 	// ResetAfter from now the limit is as good as new if nobody else comes.
 	ResetAfter time.Duration

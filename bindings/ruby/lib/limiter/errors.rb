@@ -40,7 +40,8 @@ module Limiter
     def limit = decision.limit
     # @return [Integer] units of it that could be taken when it refused
     def remaining = decision.remaining
-    # @return [Float] seconds until a call is admitted if nobody else comes; infinite for {Never}
+    # @return [Float] seconds until a call is admitted if nobody else comes; where a semaphore refused a
+    #   permit's lease, as a hint; infinite for {Never}
     def retry_after = decision.retry_after
     # @return [Float] seconds until that limit is as good as new
     def reset_after = decision.reset_after
