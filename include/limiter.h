@@ -758,6 +758,10 @@ LIMITER_API void limiter_free(struct limiter_t *limiter);
  * as named above. Those who wait for one key are admitted in the order in which they came, and a
  * call that does not wait never overtakes one that does.
  *
+ * Where only rates and windows stand in the way, a wait books its start as it begins, and those who
+ * come later book behind it. It keeps that time if less is used than was thought (limiter_settle())
+ * or the limits are raised meanwhile: that serves those who come later.
+ *
  * A permit of a limiter without a semaphore need not be released: there is nothing to give back,
  * and the library forgets old ones by itself, but not before it has granted 1024 more (keys are
  * spread over 64 parts with 1024 each). Until then it can be settled.
@@ -797,7 +801,8 @@ int64_t limiter_pace_ms(struct limiter_t *limiter,
 
 /*
  * What limiter_acquire() without a wait would answer now, charging nothing: LIMITER_OK,
- * LIMITER_DENIED or LIMITER_NEVER, with the same numbers and no permit.
+ * LIMITER_DENIED or LIMITER_NEVER, with no permit and the numbers as they are before anything is
+ * taken.
  */
 LIMITER_API
 limiter_status limiter_peek(struct limiter_t *limiter,
@@ -828,10 +833,11 @@ limiter_status limiter_penalize(struct limiter_t *limiter,
                                 uint64_t retry_after_us);
 
 /*
- * `count` (to 65 536) requests without a wait, decided in their order, each for itself, as if by
- * limiter_acquire() one after another: `out[i]` answers `requests[i]`. wait_ms is not read.
- * LIMITER_OK when all were decided, whatever the answers, also for none at all; otherwise nothing
- * was done, and each `out[i]` has the status of the call. One round trip on Redis.
+ * `count` (to 65 536; more is LIMITER_INVALID and leaves `out` as it was) requests without a wait,
+ * decided in their order, each for itself, as if by limiter_acquire() one after another: `out[i]`
+ * answers `requests[i]`. wait_ms is not read, and `requests` is NULL for none only. LIMITER_OK when
+ * all were decided, whatever the answers, also for none at all; otherwise nothing was done, and
+ * each `out[i]` has the status of the call. One round trip on Redis.
  */
 LIMITER_API
 limiter_status limiter_try_many(struct limiter_t *limiter,

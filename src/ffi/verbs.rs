@@ -24,6 +24,10 @@ use crate::op::{Request, Weights};
 /// LIMITER_BACKEND, LIMITER_UNKNOWN_OUTCOME as named above. Those who wait for one key are admitted in
 /// the order in which they came, and a call that does not wait never overtakes one that does.
 ///
+/// Where only rates and windows stand in the way, a wait books its start as it begins, and those who come
+/// later book behind it. It keeps that time if less is used than was thought (limiter_settle()) or the limits
+/// are raised meanwhile: that serves those who come later.
+///
 /// A permit of a limiter without a semaphore need not be released: there is nothing to give back, and
 /// the library forgets old ones by itself, but not before it has granted 1024 more (keys are spread over
 /// 64 parts with 1024 each). Until then it can be settled.
@@ -94,7 +98,8 @@ pub unsafe extern "C" fn limiter_pace_ms(
 }
 
 /// What limiter_acquire() without a wait would answer now, charging nothing: LIMITER_OK,
-/// LIMITER_DENIED or LIMITER_NEVER, with the same numbers and no permit.
+/// LIMITER_DENIED or LIMITER_NEVER, with no permit and the numbers as they are before
+/// anything is taken.
 ///
 /// # Safety
 /// See the header.
@@ -144,8 +149,8 @@ pub unsafe extern "C" fn limiter_penalize(
     })
 }
 
-/// `count` (to 65 536) requests without a wait, decided in their order, each for itself, as if by
-/// limiter_acquire() one after another: `out[i]` answers `requests[i]`. wait_ms is not read. LIMITER_OK
+/// `count` (to 65 536; more is LIMITER_INVALID and leaves `out` as it was) requests without a wait, decided in their order, each for itself, as if by
+/// limiter_acquire() one after another: `out[i]` answers `requests[i]`. wait_ms is not read, and `requests` is NULL for none only. LIMITER_OK
 /// when all were decided, whatever the answers, also for none at all; otherwise nothing was done, and each
 /// `out[i]` has the status of the call. One round trip on Redis.
 ///

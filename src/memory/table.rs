@@ -203,7 +203,8 @@ mod tests {
                 if n % 3 == 0 {
                     let mut next = Some(0);
                     while let Some(place) = next {
-                        let keep = |entry: Entry<u64>| (entry.value % 11 != 0).then_some(entry);
+                        let keep =
+                            |entry: Entry<u64>| (!entry.value.is_multiple_of(11)).then_some(entry);
                         next = table.sweep(place, 1 + n as usize % 40, keep);
                         check(&table);
                     }
