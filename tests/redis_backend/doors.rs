@@ -263,7 +263,7 @@ fn a_client_that_is_freed_leaves_no_connection() {
         assert_eq!(acquire(&limiter, &Request::TRY).status, Status::Ok);
         queue.submit(&limiter, &within(60_000)).unwrap();
         eventually("each lane is used, and it listens", secs(20), || {
-            connections() == "4"
+            connections() == "3"
         });
         if shut_down {
             client.shutdown(Some(secs(20))).unwrap();

@@ -5,12 +5,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, Cmd, Pipeline, RedisConnectionInfo, RedisError, Value};
+use redis::{
+    AsyncConnectionConfig, Cmd, ErrorKind, Pipeline, ProtocolVersion, PushInfo,
+    RedisConnectionInfo, RedisError, Value,
+};
 use rustls::pki_types::ServerName;
 use socket2::{SockRef, TcpKeepalive};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::runtime::Handle;
+use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio_rustls::TlsConnector;
 
@@ -22,6 +26,11 @@ const KEEPALIVE: Duration = Duration::from_secs(10);
 const UNACKNOWLEDGED: Duration = Duration::from_secs(5);
 /// Requests on their way to the socket before senders wait. Bounds memory when the peer stops reading.
 const QUEUED_WRITES: usize = 4096;
+/// Messages kept for a listener that is behind.
+pub(super) const PUSH_BACKLOG: usize = 65_536;
+
+/// What a server pushes on a connection.
+pub(super) type Pushes = mpsc::Receiver<PushInfo>;
 
 /// Why there is no connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -103,6 +112,8 @@ pub(super) struct Opened {
     pub connection: MultiplexedConnection,
     /// Ends when the connection does.
     pub driver: Driver,
+    /// If it was to hear, and the server speaks the protocol for that.
+    pub pushes: Option<Pushes>,
 }
 
 /// The task that moves a connection's bytes; it ends with its owner.
@@ -137,38 +148,70 @@ impl Dialer {
         Ok(Box::new(stream))
     }
 
-    /// Connects and logs in. With `master` a replica is refused.
+    /// Connects and logs in. With `master` a replica is refused; `hears`: so that it may subscribe.
     pub async fn open(
         &self,
         addr: &Addr,
         master: bool,
+        hears: bool,
         patience: Duration,
     ) -> Result<Opened, Refusal> {
-        let attempt = self.open_patiently(addr, master);
+        let attempt = self.open_patiently(addr, master, hears);
         match tokio::time::timeout(patience, attempt).await {
             Ok(result) => result,
             Err(_) => Err(Refusal::timeout("connecting")),
         }
     }
 
-    async fn open_patiently(&self, addr: &Addr, master: bool) -> Result<Opened, Refusal> {
+    async fn open_patiently(
+        &self,
+        addr: &Addr,
+        master: bool,
+        hears: bool,
+    ) -> Result<Opened, Refusal> {
+        if hears && let Some(opened) = self.open_hearing(addr, master).await? {
+            return Ok(opened);
+        }
         let stream = self.connect(addr).await?;
         // Without log-in and library name the crate's own handshake is empty; ours shows each error.
         let bare = RedisConnectionInfo::default().set_skip_set_lib_name();
-        // Callers wait to their own deadlines; the crate's timeout would only fire at the wrong one.
-        let config = AsyncConnectionConfig::new()
-            .set_response_timeout(None)
-            .set_connection_timeout(None)
-            .set_pipeline_buffer_size(QUEUED_WRITES);
-        let (connection, driver) = MultiplexedConnection::new_with_config(&bare, stream, config)
-            .await
-            .map_err(Refusal::broken)?;
+        let made = MultiplexedConnection::new_with_config(&bare, stream, patient()).await;
+        let (connection, driver) = made.map_err(Refusal::broken)?;
         let mut opened = Opened {
             connection,
             driver: Driver(self.handle.spawn(driver)),
+            pushes: None,
         };
         self.log_in(&mut opened.connection, master).await?;
         Ok(opened)
+    }
+
+    /// The crate hands on what is pushed only where it has said HELLO itself. Nothing: the server does not
+    /// speak that protocol, or not to us.
+    async fn open_hearing(&self, addr: &Addr, master: bool) -> Result<Option<Opened>, Refusal> {
+        let stream = self.connect(addr).await?;
+        let (out, pushes) = mpsc::channel(PUSH_BACKLOG);
+        let config = patient().set_push_sender(move |push| out.try_send(push));
+        let info = self.credentials.info().set_protocol(ProtocolVersion::RESP3);
+        let made = MultiplexedConnection::new_with_config(&info, stream, config).await;
+        let (connection, driver) = match made {
+            Ok(made) => made,
+            Err(error) => {
+                return match error.code() {
+                    Some("NOPROTO" | "NOPERM" | "ERR") => Ok(None),
+                    _ if error.kind() == ErrorKind::RESP3NotSupported => Ok(None),
+                    Some(code) => Err(Refusal::reply(code, error.detail().unwrap_or(""))),
+                    None => Err(Refusal::broken(error)),
+                };
+            }
+        };
+        let mut opened = Opened {
+            connection,
+            driver: Driver(self.handle.spawn(driver)),
+            pushes: Some(pushes),
+        };
+        let replies = self.introduce(&mut opened.connection, None, master).await?;
+        judge(&replies, master).map(|()| Some(opened))
     }
 
     async fn log_in(
@@ -224,6 +267,14 @@ impl Dialer {
         assert_eq!(replies.len(), count, "one reply for each command");
         Ok(replies)
     }
+}
+
+/// Callers wait to their own deadlines; the crate's timeout would only fire at the wrong one.
+fn patient() -> AsyncConnectionConfig {
+    AsyncConnectionConfig::new()
+        .set_response_timeout(None)
+        .set_connection_timeout(None)
+        .set_pipeline_buffer_size(QUEUED_WRITES)
 }
 
 /// The first error decides, except about our name (servers may not allow it) and about the role

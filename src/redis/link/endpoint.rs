@@ -3,6 +3,8 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use redis::RedisConnectionInfo;
+
 use crate::config::Secret;
 
 const SCHEMES: &str = "redis://, rediss:// (TLS), unix://, redis-cluster://, rediss-cluster://, \
@@ -37,6 +39,20 @@ pub enum Topology {
 pub struct Credentials {
     pub username: Option<String>,
     pub password: Option<Secret>,
+}
+
+impl Credentials {
+    /// As the crate wants them, for a handshake that is nothing but a log-in.
+    pub fn info(&self) -> RedisConnectionInfo {
+        let mut info = RedisConnectionInfo::default().set_skip_set_lib_name();
+        if let Some(username) = &self.username {
+            info = info.set_username(username);
+        }
+        if let Some(password) = &self.password {
+            info = info.set_password(&password.0);
+        }
+        info
+    }
 }
 
 /// A parsed URL.

@@ -47,16 +47,13 @@ pub use slots::slot_of;
 pub use supervisor::Health;
 pub use tls::Trust;
 
-use dial::Dialer;
+use dial::{Dialer, PUSH_BACKLOG};
 use node::Maker;
 use routes::Routes;
 use send::Sender;
 use sentinel::Sentinels;
 use settings::Reporter;
 use supervisor::Goal;
-
-/// Messages kept for a listener that is behind.
-const PUSH_BACKLOG: usize = 65_536;
 
 /// A process's connections to Redis.
 pub struct Link {
@@ -190,6 +187,7 @@ impl Link {
             inner: self.inner.clone(),
             channels,
             out,
+            shared: Mutex::default(),
         };
         let task = self
             .inner

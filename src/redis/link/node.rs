@@ -13,7 +13,8 @@ use super::supervisor::{Goal, Health, Supervisor};
 pub enum Lane {
     /// Decisions. Refused at once while the server is known to be down.
     Bulk,
-    /// Heartbeats and releases. They wait for the server up to their own deadlines.
+    /// Heartbeats and releases. They wait for the server up to their own deadlines. What is pushed comes
+    /// here as well.
     Control,
 }
 
@@ -77,17 +78,18 @@ pub(super) struct Maker {
 
 impl Maker {
     pub fn node(&self, name: String, goal: Goal) -> Arc<Node> {
-        let supervisor = |lane: &str| {
+        let supervisor = |lane: &str, hears| {
             Supervisor::new(
                 format!("redis {name} ({lane})"),
                 goal.clone(),
+                hears,
                 self.dialer.clone(),
                 self.settings.clone(),
                 self.reporter.clone(),
                 self.trouble.clone(),
             )
         };
-        let (bulk, control) = (supervisor("bulk"), supervisor("control"));
+        let (bulk, control) = (supervisor("bulk", false), supervisor("control", true));
         Arc::new(Node {
             name,
             bulk,

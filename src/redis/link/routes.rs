@@ -65,6 +65,14 @@ impl Routes {
         }
     }
 
+    /// A node that may be listened to.
+    pub fn some_node(&self) -> Arc<Node> {
+        match self {
+            Routes::One(node, _) => node.clone(),
+            Routes::Cluster(cluster) => cluster.node(&cluster.some_addr()),
+        }
+    }
+
     /// Where a further connection may go.
     pub async fn some_addr(&self) -> Result<Addr, super::dial::Refusal> {
         match self {

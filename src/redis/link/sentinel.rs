@@ -75,7 +75,11 @@ impl Sentinels {
 
     async fn ask_first(&self, inner: &mut Inner) -> Result<Addr, Refusal> {
         if inner.connection.is_none() {
-            inner.connection = Some(self.dialer.open(&inner.addrs[0], false, PATIENCE).await?);
+            inner.connection = Some(
+                self.dialer
+                    .open(&inner.addrs[0], false, false, PATIENCE)
+                    .await?,
+            );
         }
         let opened = inner.connection.as_mut().expect("just opened");
         let mut question = redis::cmd("SENTINEL");

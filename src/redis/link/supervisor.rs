@@ -17,7 +17,7 @@ use tokio::time::timeout_at;
 use crate::config::Level;
 
 use super::breaker::Breaker;
-use super::dial::{Dialer, Driver, Kind, Refusal};
+use super::dial::{Dialer, Driver, Kind, Pushes, Refusal};
 use super::endpoint::Addr;
 use super::pause::Backoff;
 use super::sentinel::Sentinels;
@@ -109,6 +109,8 @@ pub(super) struct Supervisor {
 struct Core {
     name: String,
     goal: Goal,
+    /// Its connections may subscribe.
+    hears: bool,
     dialer: Dialer,
     settings: Arc<Settings>,
     reporter: Reporter,
@@ -122,6 +124,7 @@ impl Supervisor {
     pub fn new(
         name: String,
         goal: Goal,
+        hears: bool,
         dialer: Dialer,
         settings: Arc<Settings>,
         reporter: Reporter,
@@ -131,6 +134,7 @@ impl Supervisor {
         let core = Core {
             name,
             goal,
+            hears,
             dialer,
             settings,
             reporter,
@@ -288,7 +292,7 @@ impl Core {
         let patience = self.settings.connect * (tries + 1).min(3) / 3;
         let addr = self.goal.resolve(self.settings.connect).await?;
         let master = matches!(self.goal, Goal::Master(_));
-        let opened = match self.dialer.open(&addr, master, patience).await {
+        let opened = match self.dialer.open(&addr, master, self.hears, patience).await {
             Ok(opened) => opened,
             Err(refusal) => {
                 if let Goal::Master(sentinels) = &self.goal {
@@ -297,8 +301,9 @@ impl Core {
                 return Err(refusal);
             }
         };
-        let live = Live::new(addr, opened.connection, opened.driver.0.abort_handle());
-        Ok((Arc::new(live), opened.driver))
+        let (connection, driver) = (opened.connection, opened.driver);
+        let live = Live::new(addr, connection, driver.0.abort_handle(), opened.pushes);
+        Ok((Arc::new(live), driver))
     }
 
     /// Watches over a connection until it ends, and says why it did.
@@ -400,6 +405,8 @@ pub(super) struct Live {
     pub addr: Addr,
     connection: MultiplexedConnection,
     driver: AbortHandle,
+    /// If it hears; taken by whoever listens.
+    pushes: Option<Mutex<Option<Pushes>>>,
     since: Instant,
     /// Timeouts since the last reply.
     silent: AtomicU32,
@@ -412,8 +419,14 @@ pub(super) struct Live {
 }
 
 impl Live {
-    fn new(addr: Addr, connection: MultiplexedConnection, driver: AbortHandle) -> Live {
+    fn new(
+        addr: Addr,
+        connection: MultiplexedConnection,
+        driver: AbortHandle,
+        pushes: Option<Pushes>,
+    ) -> Live {
         Live {
+            pushes: pushes.map(|pushes| Mutex::new(Some(pushes))),
             addr,
             connection,
             driver,
@@ -425,6 +438,12 @@ impl Live {
             suspect: Notify::new(),
             why: Mutex::new(None),
         }
+    }
+
+    /// What is pushed on it, unless somebody has that already. `None`: it does not hear.
+    pub fn pushes(&self) -> Option<std::sync::MutexGuard<'_, Option<Pushes>>> {
+        let pushes = self.pushes.as_ref()?;
+        Some(pushes.lock().expect("no panic while held"))
     }
 
     pub fn connection(&self) -> MultiplexedConnection {
