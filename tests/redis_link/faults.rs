@@ -206,13 +206,13 @@ fn a_single_short_timeout_asks_before_it_gives_up_a_connection() {
     let server = Server::start();
     let rig = Rig::new(&server.url());
     rig.once("k", secs(2)).unwrap();
-    let slow = call(SLOW_INCREMENT, &["slow"], &["300000"]);
-    let slow = rig.begin(Lane::Control, slow, secs(2), Class::AtMostOnce);
-    std::thread::sleep(ms(50));
+    let warm = rig.begin(Lane::Control, increment("c"), secs(2), Class::Idempotent);
+    assert!(warm.recv().unwrap().0.is_ok());
+    // For less time than a connection has to answer.
+    server.ask::<()>(&["CLIENT", "PAUSE", "700", "ALL"]);
     for _ in 0..5 {
         assert!(rig.once("k", ms(20)).is_err(), "too slow for this caller");
     }
-    drop(slow);
     eventually("calls work", secs(30), || rig.once("k", secs(1)).is_ok());
     assert_eq!(
         rig.link.stats().replaced,
