@@ -123,6 +123,11 @@ cmake_project() { # SOURCE
 
 step_consumers() {
     one "find_package consumer" cmake_project "$here/tests/consumer"
+    echo 'unsigned limiter_abi_version(void) { return 99; }' >"$out/abi.c"
+    one "a wrong ABI builds" sh -c "cc -shared -fPIC '$out/abi.c' -o '$out/abi.so' &&
+        c++ -std=c++17 '$here/tests/wrong_abi.cpp' $flags $libs -o '$out/wrong_abi'"
+    one "a wrong ABI is told" sh -c "LD_PRELOAD='$out/abi.so' '$out/wrong_abi' |
+        grep 'compiled for liblimiter ABI [0-9]*, but ABI 99 is loaded'"
     one "pkg-config consumer" sh -c "c++ -std=c++17 '$here'/tests/consumer/*.cpp \
         \$(pkg-config --cflags --libs limiter) -o '$out/consumer' && '$out/consumer'"
 }
