@@ -239,8 +239,12 @@ impl Scene<'_> {
 
 impl Line {
     fn is_idle(&self) -> bool {
-        let waits = self.booked.len() + self.queued.len();
-        !self.flying && waits + self.held.len() == 0
+        !self.is_awaited() && self.held.is_empty()
+    }
+
+    /// Something may start there that has not started yet.
+    pub fn is_awaited(&self) -> bool {
+        self.flying || !self.booked.is_empty() || !self.queued.is_empty()
     }
 }
 

@@ -3,7 +3,7 @@
 //! what starts until then starts.
 use std::sync::Arc;
 
-use super::lines::{Slot, Then};
+use super::lines::{Line, Slot, Then};
 use super::ops::{Stage, Wait};
 use super::question::Op;
 use super::{Key, Redis, Scene};
@@ -44,11 +44,14 @@ impl Redis {
         }
         for shard in 0..self.shards.len() {
             self.at(shard, |scene| {
-                let of = |key: &Arc<Key>| {
+                let of = |(key, line): (&Arc<Key>, &Line)| {
+                    if !line.is_awaited() {
+                        return None;
+                    }
                     let meant = penalties.iter().filter(|one| *one.place == *key.place());
                     Some((key.clone(), meant.map(|one| one.until).max()?))
                 };
-                let meant: Vec<_> = scene.shard.lines.keys().filter_map(of).collect();
+                let meant: Vec<_> = scene.shard.lines.iter().filter_map(of).collect();
                 for (key, until) in meant {
                     scene.put_off(&key, until);
                 }

@@ -1,4 +1,6 @@
 //! The server goes away, falls silent or loses replies.
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
 use limiter::redis::link::{Class, Failure, Lane, Silence};
@@ -271,20 +273,27 @@ fn under_load_and_cuts_every_count_adds_up() {
     let server = Server::start();
     let proxy = Proxy::before(server.port);
     let rig = Rig::new(&proxy.url());
-    let until = Instant::now() + secs(2);
+    let (over, answers) = (
+        Arc::new(AtomicBool::new(false)),
+        Arc::new(AtomicU64::new(0)),
+    );
     let (tell, told) = std::sync::mpsc::channel();
     for worker in 0..64 {
         let (link, tell) = (rig.link.clone(), tell.clone());
+        let (over, answers) = (over.clone(), answers.clone());
         rig.handle.spawn(async move {
             let (key, mut ran, mut unknown, mut not) = (format!("k{worker}"), 0u64, 0u64, 0u64);
-            while Instant::now() < until {
+            while !over.load(Ordering::Relaxed) {
                 let deadline = Instant::now() + ms(250);
                 let request = increment(&key);
                 match link
                     .call(Lane::Bulk, request, deadline, Class::AtMostOnce)
                     .await
                 {
-                    Ok(_) => ran += 1,
+                    Ok(_) => {
+                        ran += 1;
+                        answers.fetch_add(1, Ordering::Relaxed);
+                    }
                     Err(Failure::Ambiguous(_)) => unknown += 1,
                     Err(failure) if failure.not_executed() => not += 1,
                     Err(failure) => panic!("{failure}"),
@@ -294,17 +303,23 @@ fn under_load_and_cuts_every_count_adds_up() {
         });
     }
     drop(tell);
+    let began = Instant::now();
     let mut cuts = 0;
-    while Instant::now() < until {
+    while began.elapsed() < secs(2) || answers.load(Ordering::Relaxed) <= 1000 {
         match cuts % 2 {
             0 => proxy.set(Mode::LoseReply),
             _ => proxy.cut(),
         }
         std::thread::sleep(ms(5));
         proxy.set(Mode::Forward); // what is in the way of calls is meant, not of connecting
-        std::thread::sleep(ms(25));
+        let before = answers.load(Ordering::Relaxed);
+        eventually("calls work again", secs(60), || {
+            answers.load(Ordering::Relaxed) > before
+        });
+        std::thread::sleep(ms(20));
         cuts += 1;
     }
+    over.store(true, Ordering::Relaxed);
     proxy.set(Mode::Forward);
     let (mut ran, mut unknown) = (0, 0);
     for (key, own, own_unknown, _) in told.iter() {
