@@ -163,7 +163,7 @@ local function settle(limits, key, now, booking, actual)
       if actual < charge[1] then
         limit.kind.lower(limit.rule, key.states[i], base, charge, actual)
       elseif actual > charge[1] then
-        limit.kind.raise(limit.rule, key.states[i], base, charge, actual)
+        limit.kind.raise(limit.rule, key.states[i], base, charge, actual, now)
       end
     end
   end

@@ -86,7 +86,8 @@ local function lower(p, s, base, c, actual)
   c[7], c[8] = s[3], s[4]
 end
 
-local function raise(p, s, base, c, actual)
+local function raise(p, s, base, c, actual, now)
+  s[1], s[2] = interval_advance(p, s, now)
   local periods = floor(MAX_DEBT / p.period)
   local most = min(periods * p.refill, 1125899906842624)
   local raised = max(min(s[1] + max(0, actual - c[2]), most), s[1])

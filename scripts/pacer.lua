@@ -115,14 +115,20 @@ local function pacer_raised(us, rem, xus, xrem, most, n)
   return tick_max(rus, rrem, us, rem)
 end
 
-local function raise(p, s, base, c, actual)
+local function raise(p, s, base, c, actual, now)
+  if not tick_less(now, 0, s[1], s[2]) then
+    -- It has been quiet up to now, and no longer is.
+    s[3], s[4], s[5] = pacer_leak(p, s, now)
+    s[6] = max(s[6], now)
+  end
   local aus, arem = cost(actual, p.n, p.p)
   local wus, wrem = cost(c[1], p.n, p.p)
   local xus, xrem = tick_sub(aus, arem, wus, wrem, p.n)
   -- What came free of a slot left the next one in the past.
-  local nus, nrem = tick_max(s[1], s[2], c[3], 0)
+  local nus, nrem = tick_max(s[1], s[2], max(c[3], now), 0)
   nus, nrem = pacer_raised(nus, nrem, xus, xrem, base + MAX_DEBT, p.n)
-  local eus, erem = pacer_raised(s[7], s[8], xus, xrem, base + MAX_DEBT, p.n)
+  local eus, erem = tick_max(s[7], s[8], now, 0)
+  eus, erem = pacer_raised(eus, erem, xus, xrem, base + MAX_DEBT, p.n)
   -- Should the charge be undone, its own correction goes with it.
   local mus, mrem = tick_sub(nus, nrem, s[1], s[2], p.n)
   c[13], c[14] = tick_add(c[13], c[14], mus, mrem, p.n)

@@ -87,11 +87,12 @@ local function lower(p, s, base, c, actual)
 end
 
 -- Settles a charge at more, into debt if need be.
-local function raise(p, s, base, c, actual)
+local function raise(p, s, base, c, actual, now)
   local n = p.n
   local aus, arem = cost(actual, n, p.p)
   local xus, xrem = tick_sub(aus, arem, c[2], c[3], n)
-  local us, rem = tick_add(s[1], s[2], xus, xrem, n)
+  local us, rem = tick_max(s[1], s[2], now, 0)
+  us, rem = tick_add(us, rem, xus, xrem, n)
   us, rem = tick_min(us, rem, base + MAX_DEBT, 0)
   us, rem = tick_max(us, rem, s[1], s[2])
   local tus, trem = tick_sub(us, rem, s[1], s[2], n)

@@ -66,6 +66,7 @@ impl Backend {
         on_limits!(self, named, (it, named) => it.acquire(named, request, sink))
     }
 
+    #[inline]
     pub fn acquire_blocking(&self, named: &Named, request: &Request) -> Decision {
         on_limits!(self, named, (it, named) => it.acquire_blocking(named, request))
     }

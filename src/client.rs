@@ -55,7 +55,16 @@ impl Client {
     }
 
     /// What does the work in this process.
+    #[inline]
     pub fn core(&self) -> Result<&Core, Status> {
+        match self.core.get() {
+            Some(core) if !self.closed.load(Ordering::Acquire) => Ok(core),
+            _ => self.open_core(),
+        }
+    }
+
+    #[cold]
+    fn open_core(&self) -> Result<&Core, Status> {
         if self.closed.load(Ordering::Acquire) {
             return Err(Status::Closed);
         }

@@ -157,6 +157,7 @@ impl<T: Send + Sync> ForkLocal<T> {
     }
 
     /// The value of this generation, if it was built.
+    #[inline]
     pub fn get(&self) -> Option<&T> {
         // SAFETY: `current` is null or came from Box::into_raw, and is freed only by drop.
         let tagged = unsafe { self.current.load(Ordering::Acquire).as_ref() }?;

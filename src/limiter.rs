@@ -61,8 +61,17 @@ impl Limiter {
         &self.client
     }
 
+    #[inline]
     fn place(&self) -> Result<(&Core, &Named), Status> {
         let core = self.client.core()?;
+        match self.named.get() {
+            Some(named) => Ok((core, named)),
+            None => self.name_it(core),
+        }
+    }
+
+    #[cold]
+    fn name_it<'a>(&'a self, core: &'a Core) -> Result<(&'a Core, &'a Named), Status> {
         let named = self.named.get_or_build(|| {
             let (name, own) = (self.name.as_bytes(), self.own.clone());
             Ok(core.backend.limiter(name, self.limits.clone(), own))
@@ -71,6 +80,7 @@ impl Limiter {
     }
 
     /// Where to ask, if the request fits this limiter.
+    #[inline]
     fn ready(&self, request: &Request) -> Result<(&Core, &Named), Status> {
         match request.weights {
             Weights::Each(weights) if weights.len() != self.count => Err(Status::Invalid),
@@ -78,8 +88,9 @@ impl Limiter {
         }
     }
 
+    #[inline]
     pub fn acquire(&self, request: &Request) -> Result<Decision, Status> {
-        if callback::inside() && request.wait != Some(Span::ZERO) {
+        if request.wait != Some(Span::ZERO) && callback::inside() {
             return Err(Status::WouldDeadlock);
         }
         self.no_tell_lost(request)?;

@@ -2,7 +2,6 @@
 //!
 //! A number names the process generation it was made in, the shard that knows it, and a serial. Serials
 //! count up and begin again only after 2^45, so a copy of an old number is told from a live one.
-use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::decision::Status;
@@ -96,9 +95,12 @@ impl Operations {
 /// The latest records of a kind that nobody has to give back: the oldest are forgotten. Serials count up
 /// by one, so a record is found by subtraction.
 pub struct Recent<T> {
-    records: VecDeque<Option<T>>,
-    /// Serial of the first in `records`.
-    first: u64,
+    /// In a circle once there are [`Recent::KEPT`].
+    records: Vec<Option<T>>,
+    /// Where the oldest is, which the next takes the place of.
+    oldest: usize,
+    /// Serial of the next.
+    next: u64,
 }
 
 impl<T> Recent<T> {
@@ -107,19 +109,24 @@ impl<T> Recent<T> {
 
     pub fn new(first: u64) -> Recent<T> {
         Recent {
-            records: VecDeque::new(),
-            first,
+            records: Vec::new(),
+            oldest: 0,
+            next: first,
         }
     }
 
     /// Adds a record and answers its serial.
+    #[inline(always)]
     pub fn push(&mut self, record: T) -> u64 {
-        if self.records.len() == Recent::<T>::KEPT {
-            self.records.pop_front();
-            self.first = (self.first + 1) % Numbers::PERMITS;
+        if self.records.len() < Recent::<T>::KEPT {
+            self.records.push(Some(record));
+        } else {
+            self.records[self.oldest] = Some(record);
+            self.oldest = (self.oldest + 1) % Recent::<T>::KEPT;
         }
-        self.records.push_back(Some(record));
-        (self.first + self.records.len() as u64 - 1) % Numbers::PERMITS
+        let serial = self.next;
+        self.next = (serial + 1) % Numbers::PERMITS;
+        serial
     }
 
     pub fn len(&self) -> usize {
@@ -146,8 +153,15 @@ impl<T> Recent<T> {
     }
 
     fn slot(&mut self, serial: u64) -> Option<&mut Option<T>> {
-        let index = serial.wrapping_sub(self.first) % Numbers::PERMITS;
-        self.records.get_mut(usize::try_from(index).ok()?)
+        // 1 is the latest.
+        let age = self.next.wrapping_sub(serial) % Numbers::PERMITS;
+        let age = usize::try_from(age).ok()?;
+        let from_oldest = self.records.len().checked_sub(age)?;
+        if age == 0 {
+            return None;
+        }
+        let index = (self.oldest + from_oldest) % Recent::<T>::KEPT;
+        self.records.get_mut(index)
     }
 }
 

@@ -92,6 +92,10 @@ pub unsafe fn told_size<T>(from: *const T, least: usize, known: usize) -> Result
 /// As for [`told_size`].
 pub unsafe fn versioned<T: Versioned>(from: *const T) -> Result<T, Status> {
     let size = unsafe { told_size(from, T::LEAST, size_of::<T>()) }?;
+    if size == size_of::<T>() {
+        // SAFETY: all of it is there.
+        return Ok(unsafe { from.read_unaligned() });
+    }
     let mut known = T::INIT;
     // SAFETY: both sides are valid for the smaller of the two sizes.
     unsafe {

@@ -246,7 +246,7 @@ pub unsafe fn read<'a>(request: &limiter_request) -> Result<Request<'a>, Status>
     Ok(Request {
         key: unsafe { key(request.key, request.key_len) }?,
         weights,
-        wait: wait_of(request.wait_ms).map(|wait| Span(wait.as_micros() as u64)),
+        wait: u64::try_from(request.wait_ms).ok().map(Span::millis),
         lease: (request.lease_ms != 0).then(|| Span::millis(request.lease_ms.into())),
         renew: request.flags & LIMITER_NO_RENEW == 0,
         tell_lost: request.flags & LIMITER_TELL_LOST != 0,

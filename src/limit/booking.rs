@@ -1,4 +1,5 @@
 //! What a committed request took of each limit.
+use crate::limit::key::KeyState;
 use crate::limit::rule::Charge;
 use crate::limit::time::{Span, Time};
 
@@ -37,9 +38,25 @@ impl Charges {
 }
 
 impl Booking {
+    /// Of one charge, at its time, on a key that had no other epoch.
+    pub fn of(charge: Charge) -> Booking {
+        Booking {
+            at: Time(0),
+            seq: 0,
+            epoch: 0,
+            previous: Time(0),
+            charges: Charges::One(charge),
+        }
+    }
+
     /// From when on it is admitted.
     pub fn at(&self) -> Time {
         self.at
+    }
+
+    /// A key that was forgotten since counts its epochs anew.
+    pub fn follow(&mut self, key: &KeyState) {
+        self.epoch = self.epoch.min(key.epoch());
     }
 
     pub fn put_off(&mut self, by: Span) {

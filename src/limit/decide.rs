@@ -355,7 +355,7 @@ impl Limits {
             if actual < weight && current {
                 limit.rule.lower(state, base, charge, actual);
             } else if actual > weight && current {
-                limit.rule.raise(state, base, charge, actual);
+                limit.rule.raise(state, now, base, charge, actual);
             }
         }
     }

@@ -183,7 +183,8 @@ impl IntervalBucket {
     }
 
     /// Takes what was used beyond the estimate, into debt if need be.
-    pub fn raise(&self, state: &mut Filling, charge: &mut IntervalCharge, actual: u64) {
+    pub fn raise(&self, state: &mut Filling, now: Time, charge: &mut IntervalCharge, actual: u64) {
+        *state = self.advance(*state, now);
         let periods = MAX_DEBT.0 / self.period;
         let most = muldiv(periods, self.refill, 1).0.min(MAX_COUNT);
         let extra = actual.saturating_sub(charge.taken);

@@ -211,14 +211,26 @@ impl Pacer {
     }
 
     /// More was used: the next slot and the envelope move.
-    pub fn raise(&self, state: &mut Paced, base: Time, charge: &mut PacerCharge, actual: u64) {
+    pub fn raise(
+        &self,
+        state: &mut Paced,
+        now: Time,
+        base: Time,
+        charge: &mut PacerCharge,
+        actual: u64,
+    ) {
         let rate = &self.rate;
+        if state.next <= Tick::at(now) {
+            // It has been quiet up to now, and no longer is.
+            (state.level, state.carry) = self.leak(state, now);
+            state.drip = state.drip.max(now);
+        }
         let most = Tick::at(base + MAX_DEBT);
         let extra = rate.sub(rate.cost(actual), rate.cost(charge.weight));
         let raised = |from: Tick| rate.add(from, extra).min(most).max(from);
         // What came free of a slot left the next one in the past.
-        let next = raised(state.next.max(Tick::at(charge.at)));
-        let envelope = raised(state.envelope);
+        let next = raised(state.next.max(Tick::at(charge.at.max(now))));
+        let envelope = raised(state.envelope.max(Tick::at(now)));
         // Should the charge be undone, its own correction goes with it.
         charge.after.next = rate.add(charge.after.next, rate.sub(next, state.next));
         let moved = rate.sub(envelope, state.envelope);

@@ -1,5 +1,7 @@
 //! Rates and the exact arithmetic of prices: a point in time with the fraction that a unit's price
 //! leaves, so that nothing is rounded away and nothing drifts.
+use std::cmp::Ordering;
+
 use crate::limit::bounds::{self, MAX_PER_US, MAX_UNITS};
 use crate::limit::time::{Span, Time};
 
@@ -12,10 +14,26 @@ pub struct Rate {
 
 /// A point or a length of time: `us + rem / units` microseconds, of a [`Rate`] with that many units;
 /// `rem < units`. Ticks of the same rate compare as they stand.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tick {
     pub us: u64,
     pub rem: u64,
+}
+
+impl Ord for Tick {
+    /// As one number, which is fewer steps than one part after the other.
+    #[inline]
+    fn cmp(&self, other: &Tick) -> Ordering {
+        let whole = |tick: &Tick| u128::from(tick.us) << 64 | u128::from(tick.rem);
+        whole(self).cmp(&whole(other))
+    }
+}
+
+impl PartialOrd for Tick {
+    #[inline]
+    fn partial_cmp(&self, other: &Tick) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
 }
 
 impl Tick {
@@ -28,6 +46,24 @@ impl Tick {
     /// The first whole microsecond that is not before this.
     pub const fn ceil(self) -> u64 {
         self.us.saturating_add((self.rem > 0) as u64)
+    }
+
+    /// How far this point lies ahead of `time`; zero if it does not.
+    #[inline]
+    pub fn since(self, time: Time) -> Tick {
+        match self.us.checked_sub(time.0) {
+            Some(us) => Tick { us, rem: self.rem },
+            None => Tick::ZERO,
+        }
+    }
+
+    /// The point that lies so far ahead of `time`.
+    #[inline]
+    pub fn from(self, time: Time) -> Tick {
+        Tick {
+            us: self.us.saturating_add(time.0),
+            rem: self.rem,
+        }
     }
 
     pub fn is_zero(self) -> bool {
@@ -91,6 +127,7 @@ impl Rate {
     }
 
     /// Whole units that `time` brings.
+    #[inline]
     pub fn brings(&self, time: Tick) -> u64 {
         let product = time.us.checked_mul(self.units);
         if let Some(parts) = product.and_then(|p| p.checked_add(time.rem)) {
@@ -106,6 +143,7 @@ impl Rate {
         whole.saturating_add((self.cost(whole) < time) as u64)
     }
 
+    #[inline]
     pub fn add(&self, a: Tick, b: Tick) -> Tick {
         let rem = a.rem + b.rem;
         let carry = rem >= self.units;
@@ -116,6 +154,7 @@ impl Rate {
     }
 
     /// `a - b`, zero where that would be negative.
+    #[inline]
     pub fn sub(&self, a: Tick, b: Tick) -> Tick {
         if a <= b {
             return Tick::ZERO;

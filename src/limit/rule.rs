@@ -350,20 +350,28 @@ impl Rule {
         }
     }
 
-    /// Corrects a charge to the `actual` weight, which was more.
-    pub fn raise(&self, state: &mut State, base: Time, charge: &mut Charge, actual: u64) {
+    /// Corrects a charge to the `actual` weight, which was more. What is taken, is taken now, whatever has
+    /// come back since: so it makes no difference whether a state that is as new was forgotten meanwhile.
+    pub fn raise(
+        &self,
+        state: &mut State,
+        now: Time,
+        base: Time,
+        charge: &mut Charge,
+        actual: u64,
+    ) {
         debug_assert!(actual > charge.weight());
         match (self, state.plain_mut(), charge) {
             (Rule::TokenBucket(rule), State::TokenBucket(tat), Charge::TokenBucket(charge)) => {
-                rule.raise(tat, base, charge, actual)
+                rule.raise(tat, now, base, charge, actual)
             }
             (
                 Rule::IntervalBucket(rule),
                 State::IntervalBucket(filling),
                 Charge::IntervalBucket(charge),
-            ) => rule.raise(filling, charge, actual),
+            ) => rule.raise(filling, now, charge, actual),
             (Rule::Pacer(rule), State::Pacer(paced), Charge::Pacer(charge)) => {
-                rule.raise(paced, base, charge, actual)
+                rule.raise(paced, now, base, charge, actual)
             }
             (_, state, charge) => self.recount(state, charge, actual),
         }

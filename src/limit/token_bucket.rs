@@ -64,6 +64,7 @@ impl TokenBucket {
         self.starts_empty
     }
 
+    #[inline]
     fn cost(&self, weight: u64) -> Tick {
         match weight {
             1 => self.unit,
@@ -93,15 +94,32 @@ impl TokenBucket {
     }
 
     pub fn wait(&self, tat: Tick, at: Time, weight: u64) -> Wait {
+        let fits = self.fits(tat.since(at), weight);
+        fits.err().unwrap_or(Wait::Now)
+    }
+
+    /// Whether `weight` fits into what is owed: then what is owed after it.
+    #[inline(always)]
+    pub fn fits(&self, owed: Tick, weight: u64) -> Result<Tick, Wait> {
         if weight > self.capacity {
-            return Wait::Never;
+            return Err(Wait::Never);
         }
-        let owed = self.rate.sub(tat, Tick::at(at));
         let after = self.rate.add(owed, self.cost(weight));
         if after <= self.full {
-            return Wait::Now;
+            return Ok(after);
         }
-        Wait::After(Span(self.rate.sub(after, self.full).ceil()))
+        Err(Wait::After(Span(self.rate.sub(after, self.full).ceil())))
+    }
+
+    /// What a charge of `weight` at its time took that left the state `end`, if it is never undone.
+    pub fn charged(&self, weight: u64, end: Tick) -> BucketCharge {
+        BucketCharge {
+            weight,
+            cost: self.cost(weight),
+            idle: Tick::ZERO,
+            end,
+            mark: Mark::default(),
+        }
     }
 
     #[inline]
@@ -152,10 +170,18 @@ impl TokenBucket {
     }
 
     /// Takes what was used beyond the estimate, into debt if need be.
-    pub fn raise(&self, tat: &mut Tick, base: Time, charge: &mut BucketCharge, actual: u64) {
+    pub fn raise(
+        &self,
+        tat: &mut Tick,
+        now: Time,
+        base: Time,
+        charge: &mut BucketCharge,
+        actual: u64,
+    ) {
         let most = Tick::at(base + MAX_DEBT);
         let extra = self.rate.sub(self.rate.cost(actual), charge.cost);
-        let raised = self.rate.add(*tat, extra).min(most).max(*tat);
+        let from = Tick::at(now).max(*tat);
+        let raised = self.rate.add(from, extra).min(most).max(*tat);
         let taken = self.rate.sub(raised, *tat);
         *tat = raised;
         charge.weight = actual;
@@ -163,7 +189,12 @@ impl TokenBucket {
     }
 
     pub fn figures(&self, tat: Tick, at: Time) -> Figures {
-        let owed = self.rate.sub(tat, Tick::at(at));
+        self.figures_of(tat.since(at))
+    }
+
+    /// The numbers of a bucket that owes so much.
+    #[inline(always)]
+    pub fn figures_of(&self, owed: Tick) -> Figures {
         Figures {
             limit: self.capacity,
             remaining: self.rate.brings(self.rate.sub(self.full, owed)),

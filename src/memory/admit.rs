@@ -2,7 +2,7 @@
 use std::sync::Arc;
 
 use super::held::Terms;
-use super::keys::{Key, Keys, Slot};
+use super::keys::{Key, Keys};
 use super::names::{KeyId, Named};
 use super::scene::Scene;
 use super::wait::{Stage, Wait};
@@ -29,7 +29,23 @@ pub(super) enum Asker<'a> {
 }
 
 impl Memory {
+    #[inline(always)]
     pub(super) fn ask(&self, named: &Arc<Named>, request: &Request, asker: Asker) -> Decision {
+        let id = named.key(request.key);
+        match self.ask_plain(named, id, request, &asker) {
+            Some(decision) => decision,
+            None => self.ask_any(named, id, request, asker),
+        }
+    }
+
+    #[inline(never)]
+    fn ask_any(
+        &self,
+        named: &Arc<Named>,
+        id: KeyId,
+        request: &Request,
+        mut asker: Asker,
+    ) -> Decision {
         let weights = match request.weights {
             op::Weights::Same(weight) => Weights::One(weight),
             op::Weights::Each(each) if each.len() == named.limits.limits().len() => {
@@ -37,8 +53,6 @@ impl Memory {
             }
             op::Weights::Each(_) => return refused(request, Status::Invalid),
         };
-        let id = named.key(request.key);
-        let mut asker = asker;
         loop {
             let answer = self.at(id.shard(), |keys, scene| {
                 scene.ask(keys, named, id, request, &weights, &mut asker)
@@ -53,7 +67,7 @@ impl Memory {
 
 impl Asker<'_> {
     /// How long the answer may lie ahead; `None`: without limit.
-    fn patience(&self, request: &Request) -> Option<Span> {
+    pub fn patience(&self, request: &Request) -> Option<Span> {
         match self {
             Asker::Peek | Asker::Try => Some(Span::ZERO),
             Asker::Pace | Asker::Thread(_) | Asker::Sink(_) => request.wait,
@@ -85,17 +99,14 @@ impl Scene<'_> {
         #[cfg(test)]
         assert!(request.key != b"a bug", "asked for by a test");
         let decision = match keys.slot(id) {
-            Some(slot) => match self.decide_plain(named, id, slot, request, weights, asker) {
-                Some(decision) => decision,
-                None => {
-                    let key = slot.full(id, &self.memory.names);
-                    self.refresh(key, named);
-                    if self.is_behind(key) {
-                        return None;
-                    }
-                    self.decide(key, request, weights, asker)
+            Some(slot) => {
+                let key = slot.full(id, &self.memory.names);
+                self.refresh(key, named);
+                if self.is_behind(key) {
+                    return None;
                 }
-            },
+                self.decide(key, request, weights, asker)
+            }
             None => {
                 let mut key = Key::fresh(id, named.current(), self.now);
                 let keep = key.named.limits.starts_empty() && !matches!(asker, Asker::Peek);
@@ -156,54 +167,6 @@ impl Scene<'_> {
                 }
             }
             _ => decision,
-        }
-    }
-
-    /// The same as for any key, where it is a plain one under these very limits and nothing is to be
-    /// booked: this is the busiest path of all. `None`: it is not.
-    fn decide_plain(
-        &mut self,
-        named: &Named,
-        id: KeyId,
-        slot: &mut Slot,
-        request: &Request,
-        weights: &Weights,
-        asker: &Asker,
-    ) -> Option<Decision> {
-        let Slot::Plain(plain) = slot else {
-            return None;
-        };
-        if plain.named() != named.number() || !named.is_newest() {
-            return None;
-        }
-        let mut state = plain.state();
-        if weights.is_zero() {
-            return Some(numbers(named, &state, self.now, Status::Ok, None));
-        }
-        let verdict = named.limits.decide(&state, self.now, weights);
-        let patience = asker.patience(request);
-        match verdict.outcome {
-            Outcome::Later(at) if patience.is_none_or(|p| at <= self.now + p) => None,
-            Outcome::Admit if matches!(asker, Asker::Peek) => {
-                Some(numbers(named, &state, self.now, Status::Ok, None))
-            }
-            Outcome::Admit => {
-                let booking = named.limits.commit(&mut state, self.now, self.now, weights);
-                if !plain.store(&state) {
-                    return None;
-                }
-                let permit = self.spent(id, named, booking);
-                self.stats.granted.add(1);
-                let numbers = numbers(named, &state, self.now, Status::Ok, None);
-                Some(Decision { permit, ..numbers })
-            }
-            _ => {
-                let refusal = refusal(named, &state, self.now, verdict, Span::ZERO);
-                if !matches!(asker, Asker::Peek) {
-                    self.count_refusal(refusal.status);
-                }
-                Some(refusal)
-            }
         }
     }
 

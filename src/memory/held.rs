@@ -74,7 +74,7 @@ impl Serial {
         }
     }
 
-    fn bits(self) -> u64 {
+    pub fn bits(self) -> u64 {
         match self {
             Serial::Recent(serial) => serial << 1,
             Serial::Held(serial) => serial << 2 | 1,
@@ -118,7 +118,7 @@ impl Scene<'_> {
         tell: Option<Tell>,
     ) -> (u64, u64) {
         if !booking.holds() {
-            return (self.spent(key.id, &key.named, booking), 0);
+            return (self.spent(key, booking), 0);
         }
         let serial = self.next_serial();
         let number = self.number(Serial::Held(serial));

@@ -119,21 +119,28 @@ impl Plain {
         u32::from_le_bytes(self.named).into()
     }
 
-    pub fn state(&self) -> KeyState {
+    pub fn tick(&self) -> Tick {
         let [a, b, c, d, e, f, g] = self.us;
-        let us = u64::from_le_bytes([a, b, c, d, e, f, g, 0]);
-        KeyState::of_tick(Tick {
-            us,
+        Tick {
+            us: u64::from_le_bytes([a, b, c, d, e, f, g, 0]),
             rem: u32::from_le_bytes(self.rem).into(),
-        })
+        }
+    }
+
+    pub fn state(&self) -> KeyState {
+        KeyState::of_tick(self.tick())
     }
 
     /// Takes on a new state. False, and unchanged, if that needs more room.
-    pub fn store(&mut self, state: &KeyState) -> bool {
-        let plain = state
-            .as_tick()
-            .and_then(|tick| Plain::new(tick, self.named()));
-        plain.map(|plain| *self = plain).is_some()
+    pub fn set(&mut self, tick: Tick) -> bool {
+        let [us @ .., top] = tick.us.to_le_bytes();
+        let Ok(rem) = u32::try_from(tick.rem) else {
+            return false;
+        };
+        if top == 0 {
+            (self.us, self.rem) = (us, rem.to_le_bytes());
+        }
+        top == 0
     }
 }
 
@@ -192,6 +199,7 @@ impl Keys {
         }
     }
 
+    #[inline]
     pub fn slot(&mut self, id: KeyId) -> Option<&mut Slot> {
         let table = self.table(id);
         self.tables[table].find(id)
@@ -312,6 +320,7 @@ impl Keys {
 
     /// Which table a key is in: by as many bits as tell all tables apart, or one less where that table is
     /// yet to be made.
+    #[inline]
     fn table(&self, id: KeyId) -> usize {
         let mask = self.tables.len().next_power_of_two() - 1;
         let table = id.table() & mask;

@@ -14,6 +14,7 @@ mod keys;
 mod leave;
 mod names;
 mod paced;
+mod plain;
 mod scene;
 mod spent;
 mod table;
@@ -138,17 +139,20 @@ impl Memory {
     }
 
     /// [`Memory::acquire`], with the calling thread waiting for the answer.
+    #[inline]
     pub fn acquire_blocking(&self, named: &Arc<Named>, request: &Request) -> Decision {
         let mut parker = None;
         let started = self.ask(named, request, Asker::Thread(&mut parker));
-        match parker {
-            Some(parker) if started.status == Status::Pending => self.park(&parker, started.op),
-            _ => started,
+        if started.status == Status::Pending {
+            let parker = parker.expect("it was made to wait with");
+            return self.park(&parker, started.op);
         }
+        started
     }
 
     /// Waits for a completion. On a real clock the thread sleeps to the due time by itself, which saves a
     /// hand-over from the timer's thread.
+    #[cold]
     fn park(&self, parker: &Parker, op: u64) -> Decision {
         loop {
             let sleep = self.attend(op).and_then(|due| self.clock.sleep_until(due));

@@ -3,9 +3,11 @@
 use super::held::Serial;
 use super::keys::{Key, Keys};
 use super::names::{KeyId, Named};
-use super::scene::Scene;
+use super::scene::{Book, Scene};
 use crate::decision::Status;
 use crate::limit::decide::Booking;
+use crate::limit::rate::Tick;
+use crate::limit::rule::{Charge, Rule};
 use crate::limit::time::Time;
 
 /// A permit that holds nothing that would have to come back.
@@ -13,55 +15,99 @@ pub(super) struct Spent {
     key: KeyId,
     /// Of the limits it was granted under; see [`Named::rules`].
     rules: u64,
-    booking: Booking,
+    took: Took,
     settled: bool,
 }
 
+/// What it took: small where nothing was special, because it is written at every call.
+enum Took {
+    /// Of the one limit, a token bucket, which it left at `end`.
+    Bucket {
+        weight: u64,
+        end: Tick,
+    },
+    Any(Box<Booking>),
+}
+
+const _: () = assert!(size_of::<Option<Spent>>() <= 64);
+
 impl Spent {
+    pub fn new(key: KeyId, named: &Named, booking: Booking) -> Spent {
+        Spent {
+            key,
+            rules: named.rules(),
+            took: Took::Any(Box::new(booking)),
+            settled: false,
+        }
+    }
+
+    pub fn of_bucket(key: KeyId, named: &Named, weight: u64, end: Tick) -> Spent {
+        Spent {
+            key,
+            rules: named.rules(),
+            took: Took::Bucket { weight, end },
+            settled: false,
+        }
+    }
+
     pub fn key(&self) -> KeyId {
         self.key
     }
 
-    /// From when on it is admitted.
+    /// From when on it is admitted; that is over where nobody asks.
     pub fn at(&self) -> Time {
-        self.booking.at()
+        match &self.took {
+            Took::Bucket { .. } => Time(0),
+            Took::Any(booking) => booking.at(),
+        }
     }
 
     /// Corrects its key to what was used. A key that was forgotten and came back under other limits has
     /// nothing of this booking; one that was changed to other limits says so by its epoch.
     pub fn correct(&mut self, key: &mut Key, now: Time, actual: u64) {
-        if key.named.rules() == self.rules {
-            let limits = &key.named.limits;
-            limits.settle(&mut key.state, now, &mut self.booking, actual);
+        if key.named.rules() != self.rules {
+            return;
+        }
+        let limits = &key.named.limits;
+        if let Took::Bucket { weight, end } = self.took {
+            let Rule::TokenBucket(bucket) = &limits.limits()[0].rule else {
+                unreachable!("the same limits as then")
+            };
+            let charge = Charge::TokenBucket(bucket.charged(weight, end));
+            self.took = Took::Any(Box::new(Booking::of(charge)));
+        }
+        if let Took::Any(booking) = &mut self.took {
+            // Those from before a reset are remembered no more.
+            booking.follow(&key.state);
+            limits.settle(&mut key.state, now, booking, actual);
         }
     }
 }
 
+impl Book {
+    /// Remembers a permit for a while, because it may be settled. Answers the serial of its number.
+    #[inline(always)]
+    pub fn remember(&mut self, spent: Spent, now: Time) -> u64 {
+        self.paced.trim(now);
+        Serial::Recent(self.recent.push(spent)).bits()
+    }
+}
+
 impl Scene<'_> {
-    /// A permit that nobody has to give back; remembered for a while, because it may be settled.
-    pub fn spent(&mut self, key: KeyId, named: &Named, booking: Booking) -> u64 {
-        self.book.paced.trim(self.now);
-        let serial = self.book.recent.push(Spent {
-            key,
-            rules: named.rules(),
-            booking,
-            settled: false,
-        });
-        self.number(Serial::Recent(serial))
+    /// A permit that nobody has to give back.
+    pub fn spent(&mut self, key: &Key, booking: Booking) -> u64 {
+        let spent = Spent::new(key.id, &key.named, booking);
+        let serial = self.book.remember(spent, self.now);
+        self.memory.numbers.make(self.book.index, serial)
     }
 
     /// [`Scene::spent`] for a booking that may lie ahead.
     pub fn paced(&mut self, key: &Key, booking: Booking) -> u64 {
         if booking.at() <= self.now {
-            return self.spent(key.id, &key.named, booking);
+            return self.spent(key, booking);
         }
         let serial = self.next_serial();
-        let spent = Spent {
-            key: key.id,
-            rules: key.named.rules(),
-            booking,
-            settled: false,
-        };
+        let spent = Spent::new(key.id, &key.named, booking);
         self.book.paced.insert(serial, spent, self.now);
         self.number(Serial::Paced(serial))
     }
@@ -71,10 +117,10 @@ impl Scene<'_> {
             return Status::Stale;
         };
         self.stats.released.add(1);
-        if let Some(key) = keys.find(spent.key, &self.memory.names) {
-            key.named
-                .limits
-                .cancel(&mut key.state, self.now, spent.booking);
+        if let (Some(key), Took::Any(booking)) =
+            (keys.find(spent.key, &self.memory.names), spent.took)
+        {
+            key.named.limits.cancel(&mut key.state, self.now, *booking);
         }
         Status::Ok
     }
@@ -90,15 +136,23 @@ impl Scene<'_> {
     pub fn settle_spent(&mut self, keys: &mut Keys, serial: Serial, actual: u64) -> Option<()> {
         let (memory, now) = (self.memory, self.now);
         let spent = self.remembered(&serial).filter(|spent| !spent.settled)?;
+        let (id, rules) = (spent.key, spent.rules);
+        let mut key = keys.find(id, &memory.names);
+        if let Some(key) = key.as_mut().filter(|key| !key.named.is_newest()) {
+            // What was taken under other limits is settled no more, whoever is the first to call.
+            self.pump(key);
+        }
+        let spent = self.remembered(&serial).expect("it was a moment ago");
         spent.settled = true;
-        if let Some(key) = keys.find(spent.key, &memory.names) {
+        if let Some(key) = key {
             spent.correct(key, now, actual);
             return Some(());
         }
         // The key was as new and has been forgotten; it may still have to take what was used beyond
         // the estimate. Where nobody uses these limits any more, nobody would notice.
-        if let Some(named) = memory.names.find(spent.rules) {
-            let mut key = Key::fresh(spent.key, named, now);
+        let newest = memory.names.find(rules).map(|named| named.current());
+        if let Some(named) = newest.filter(|newest| newest.rules() == rules) {
+            let mut key = Key::fresh(id, named, now);
             spent.correct(&mut key, now, actual);
             self.insert(keys, key);
         }

@@ -34,6 +34,7 @@ impl<T> Table<T> {
         self.entries
     }
 
+    #[inline]
     pub fn find(&mut self, id: KeyId) -> Option<&mut T> {
         let place = self.place(id).ok()?;
         self.places[place].as_mut().map(|entry| &mut entry.value)
@@ -142,16 +143,20 @@ impl<T> Table<T> {
     }
 
     /// Where the key is, or else where it would have to go.
+    #[inline]
     fn place(&self, id: KeyId) -> Result<usize, usize> {
         let home = self.home(id);
-        for (i, place) in self.places.iter().enumerate().skip(home) {
-            match place {
-                Some(entry) if entry.id == id => return Ok(i),
-                Some(entry) if entry.id.hash() <= id.hash() => {}
-                _ => return Err(i),
+        let mut i = home;
+        while let Some(Some(entry)) = self.places.get(i) {
+            if entry.id == id {
+                return Ok(i);
             }
+            if entry.id.hash() > id.hash() {
+                break;
+            }
+            i += 1;
         }
-        Err(self.places.len())
+        Err(i)
     }
 }
 

@@ -132,13 +132,15 @@ impl Scene<'_> {
     /// Makes a key as new: permits on it end, and those who wait are decided anew, in their order: all in
     /// one go, for the reason that [`Scene::rebook`] has.
     pub fn reset(&mut self, keys: &mut Keys, id: KeyId) {
-        let Some(key) = keys.find(id, &self.memory.names) else {
-            return;
-        };
-        self.start_due(key);
-        key.named.limits.reset(&mut key.state, self.now);
+        let mut key = keys.find(id, &self.memory.names);
+        if let Some(key) = &mut key {
+            self.start_due(key);
+        }
+        // Also of a key that was as new and has been forgotten.
         self.book.recent.forget(|spent| spent.key() == id);
         self.book.paced.forget(id);
+        let Some(key) = key else { return };
+        key.named.limits.reset(&mut key.state, self.now);
         let Some(live) = &mut key.live else { return };
         self.stats.in_flight.sub(live.permits.len() as u64);
         self.book.ended.push(std::mem::take(&mut live.permits));

@@ -105,6 +105,26 @@ fn a_key_that_can_still_be_settled_wrongly_is_not_forgotten() {
     assert!(key.forget_if_fresh());
 }
 
+/// What was used beyond the estimate is taken now: forgetting a state that is as new makes no difference.
+#[test]
+fn settled_up_late_a_key_is_the_same_whether_it_was_forgotten_or_not() {
+    for rule in each_kind(10) {
+        if rule.starts_empty() {
+            // Forgotten, it is empty.
+            continue;
+        }
+        let mut kept = Key::of(rule);
+        let mut booking = kept.take(4).ok();
+        kept.release(&booking);
+        kept.advance(60 * SEC);
+        let mut forgotten = kept.clone();
+        assert!(forgotten.forget_if_fresh());
+        forgotten.settle(&mut booking.clone(), 9);
+        kept.settle(&mut booking, 9);
+        crate::cancel::assert_alike(&kept, &forgotten, 10, 3 * SEC);
+    }
+}
+
 /// The sum of refunds is kept while anything that was charged under it may ask.
 #[test]
 fn a_busy_bucket_remembers_its_refunds() {

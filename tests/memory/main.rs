@@ -6,6 +6,7 @@ mod keys;
 mod kit;
 mod model;
 mod permits;
+mod plain;
 mod relaying;
 mod threads;
 mod waiting;

@@ -450,6 +450,31 @@ fn a_permit_is_settled_also_after_a_change_of_nothing_but_the_version() {
     assert_eq!(world.memory.settle(permit, 9), Ok);
 }
 
+/// Whether its key was forgotten meanwhile, because it was as new, makes no difference.
+#[test]
+fn a_permit_of_a_key_that_was_forgotten_is_settled_or_ended_as_any_other() {
+    let world = World::new();
+    let limiter = world.limiter("n", [tb(10, 1, SEC)]);
+    for reset_before in [false, true] {
+        if reset_before {
+            world.takes(&limiter, 1);
+            assert_eq!(world.memory.reset(&limiter, b""), Ok);
+        }
+        let (late, ended) = (world.takes(&limiter, 1), world.takes(&limiter, 1));
+        while world.totals().keys > 0 {
+            world.pass(SEC);
+        }
+        assert_eq!(world.memory.settle(late, 5), Ok);
+        assert_eq!(world.remaining(&limiter), 6);
+        while world.totals().keys > 0 {
+            world.pass(SEC);
+        }
+        assert_eq!(world.memory.reset(&limiter, b""), Ok);
+        assert_eq!(world.memory.settle(ended, 5), Stale);
+        assert_eq!(world.remaining(&limiter), 10);
+    }
+}
+
 /// A handle that is closed has not taken back what it said.
 #[test]
 fn limits_stay_the_newest_when_their_handle_is_gone() {
