@@ -9,7 +9,7 @@ use redis::Value;
 use super::lines::Item;
 use super::link::{Call, Class, Failure, Lane, Silence};
 use super::wire::{Answer, Era, Head, Holding, Malformed, Reply, Told};
-use super::{Key, Named, Redis};
+use super::{Key, Named, Redis, Rule};
 use crate::config::Level;
 use crate::limit::time::Time;
 
@@ -207,7 +207,7 @@ impl Flight {
         let not_after = redis.offset.server_time(deadline).unwrap_or(Time(1));
         let head = match redis.tells_time() {
             false => Head {
-                not_after: Some(not_after),
+                not_after: redis.keeps(Rule::NotAfter).then_some(not_after),
                 ..Head::default()
             },
             true => Head {
@@ -220,6 +220,7 @@ impl Flight {
             None => named.target.batch(head),
             Some(life) => {
                 let known = redis.at(redis.shard_of(&self.key), |scene| scene.known(&self.key));
+                let known = known.filter(|_| redis.keeps(Rule::TellsEra));
                 let holding = Holding {
                     known,
                     fresh: redis.dice.era(),

@@ -7,7 +7,7 @@ use super::lines::Then;
 use super::link::Failure;
 use super::question::Op;
 use super::wire::{Id, Note};
-use super::{Key, Redis, Scene, dice};
+use super::{Key, Redis, Rule, Scene, dice};
 use crate::limit::time::{Span, Time};
 
 /// The first so many in a queue are asked for at each beat, in case that a note was lost. The others
@@ -136,7 +136,7 @@ impl Scene<'_> {
             Failure::WrongType { .. } | Failure::Permanent { .. }
         );
         let at = self.now + AGAIN;
-        if at < until && !refused {
+        if at < until && !refused && self.redis.keeps(Rule::SaysAgain) {
             self.shard.unsaid.push(Unsaid {
                 key: key.clone(),
                 op,

@@ -5,7 +5,7 @@ use super::flight::Trip;
 use super::lines::{Heard, Slot, Then};
 use super::question::Op;
 use super::wire::{Answer, Era, Id, Outcome};
-use super::{Key, Scene};
+use super::{Key, Rule, Scene};
 use crate::decision::Status;
 use crate::limit::time::{Span, Time};
 use crate::op::Tell;
@@ -53,7 +53,7 @@ impl Scene<'_> {
         let hold = wait.hold.as_ref().expect("it asked for a semaphore");
         let Terms { lease, renew, tell } = hold.terms;
         let lasts = wait.key.named.life().lasts(lease, renew);
-        let deadline = trip.sent + lasts + answer.retry_after;
+        let deadline = self.counts_from(trip) + lasts + answer.retry_after;
         let held = Held {
             key: wait.key.clone(),
             id: hold.id,
@@ -82,6 +82,14 @@ impl Scene<'_> {
         permit
     }
 
+    /// When a lease begins: Redis may have run the call as soon as it was sent.
+    pub fn counts_from(&self, trip: &Trip) -> Time {
+        match self.redis.keeps(Rule::FromSending) {
+            true => trip.sent,
+            false => self.now,
+        }
+    }
+
     fn permit_number(&self, permit: u64) -> u64 {
         self.redis.numbers.make(self.index, permit << 1 | 1)
     }
@@ -108,7 +116,13 @@ impl Scene<'_> {
     fn plan(&mut self, permit: u64, sent: Time) {
         let held = &self.shard.held[&permit];
         if held.renew || held.wait.is_some() {
-            self.plan_at(permit, sent + Span(held.lease.0 / 3));
+            let early = self.redis.keeps(Rule::RenewsEarly);
+            let part = if early {
+                held.lease.0 / 3
+            } else {
+                held.lease.0
+            };
+            self.plan_at(permit, sent + Span(part));
         }
     }
 
@@ -157,7 +171,7 @@ impl Scene<'_> {
         let Some(held) = self.shard.held.get_mut(&permit) else {
             return;
         };
-        if held.deadline > self.now {
+        if held.deadline > self.now || !self.redis.keeps(Rule::Loses) {
             self.arm_lease(permit);
             return;
         }
@@ -244,10 +258,17 @@ impl Scene<'_> {
         let lease = lease.filter(|_| !held.renew).unwrap_or(held.lease);
         let slot = Arc::<Slot>::default();
         let (key, id, op) = (held.key.clone(), held.id, held.renewal(lease));
-        self.shard.open.begin(id);
+        self.begin_renewal(id);
         let then = Then::Renew(permit, id, lease, Some(slot.clone()));
         self.enqueue(&key, vec![op], then);
         Some(slot)
+    }
+
+    /// It could make the permit anew when that was given up.
+    fn begin_renewal(&mut self, id: Id) {
+        if self.redis.keeps(Rule::RenewalsToo) {
+            self.shard.open.begin(id);
+        }
     }
 
     /// Renews the permits that are due for it. Answers when the next one is.
@@ -260,7 +281,7 @@ impl Scene<'_> {
             let held = &self.shard.held[&permit];
             let (key, id, lease) = (held.key.clone(), held.id, held.lease);
             let op = held.renewal(lease);
-            self.shard.open.begin(id);
+            self.begin_renewal(id);
             self.urge(&key, vec![op], Then::Renew(permit, id, lease, None));
         }
         None
@@ -268,14 +289,14 @@ impl Scene<'_> {
 
     /// Redis has renewed a permit, or has not.
     pub fn renewed(&mut self, permit: u64, lease: Span, trip: &Trip, heard: &Heard) {
-        let now = self.now;
+        let (now, from) = (self.now, self.counts_from(trip));
         let Some(held) = self.shard.held.get_mut(&permit) else {
             return;
         };
         match heard.as_ref().map(|answers| &answers[0]) {
             Ok(answer) if answer.outcome == Outcome::Done => {
                 let lasts = held.key.named.life().lasts(lease, held.renew);
-                let lasts = trip.sent + lasts + answer.retry_after;
+                let lasts = from + lasts + answer.retry_after;
                 held.era = trip.era.expect("a semaphore has one");
                 // Without renewal the caller says how long it lives, which may be shorter than before.
                 held.deadline = match held.renew || held.wait.is_some() {

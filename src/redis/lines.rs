@@ -10,7 +10,7 @@ use super::link::{Failure, Lane, Silence};
 use super::question::Op;
 use super::rebook::Moved;
 use super::wire::{Answer, Era, Id};
-use super::{Key, Redis, Scene};
+use super::{Key, Redis, Rule, Scene};
 use crate::limit::time::{Span, Time};
 use crate::sync::{Condvar, Mutex, hand_over};
 
@@ -209,7 +209,9 @@ impl Scene<'_> {
                 Then::Hold(serial, id) => self.hears(serial, id, trip, one(heard)),
                 Then::Last(serial, id) => self.hears_last(serial, id, trip, heard),
                 Then::Renew(serial, id, lease, slot) => {
-                    self.ended(id, trip, &heard);
+                    if self.redis.keeps(Rule::RenewalsToo) {
+                        self.ended(id, trip, &heard);
+                    }
                     self.renewed(serial, lease, trip, &heard);
                     if let Some(slot) = slot {
                         slot.tell(heard);

@@ -13,7 +13,7 @@
 //! - [`question`]: what goes into a call. [`keys`]: how keys are named there. [`wire`]: what is said to a
 //!   script, and what it says.
 //! - [`script`]: what runs in Redis, put together for a limiter.
-//! - [`flight`]: calls under way. [`driver`]: the thread that carries them. [`link`]: connections: what is
+//! - [`rules`]: what the protocol rests on. [`flight`]: calls under way. [`driver`]: the thread that carries them. [`link`]: connections: what is
 //!   sent, at most how often, and what a failure means.
 //!
 //! What depends on time goes by the client's clock, what is random comes from its [`dice`], and calls go
@@ -41,6 +41,7 @@ mod policy;
 mod question;
 mod queued;
 mod rebook;
+mod rules;
 pub mod script;
 mod settings;
 mod spent;
@@ -86,6 +87,7 @@ use dice::Seeds;
 pub use flight::{Carrier, Flight, Outgoing};
 pub use named::Named;
 pub use penalty::Penalty;
+pub use rules::Rule;
 pub use settings::settings;
 
 /// What a Redis backend is made with.
@@ -103,6 +105,8 @@ pub struct World {
     pub dice: Dice,
     /// `None`: one is made with the first call.
     pub carrier: Option<Arc<dyn Carrier>>,
+    /// A rule that is not kept, where debug assertions are on.
+    pub without: Option<Rule>,
 }
 
 /// The backend of one client in one process.
@@ -124,6 +128,7 @@ pub struct Redis {
     closed: AtomicBool,
     local: Local,
     dice: Dice,
+    without: Option<Rule>,
     offset: Offset,
     /// Where notes of this client's waits are published.
     channel: String,
@@ -188,6 +193,7 @@ impl Redis {
             clock: Arc::new(clock),
             dice: Dice::system(),
             carrier: None,
+            without: None,
         };
         Redis::on(world, options, stats, callbacks)
     }
@@ -203,6 +209,7 @@ impl Redis {
             clock,
             dice,
             carrier,
+            without,
         } = world;
         let hasher = dice.seeds();
         let seed = |n: usize| Numbers::start(hasher.hash_one(n));
@@ -236,6 +243,7 @@ impl Redis {
             offset: Offset::default(),
             channel: keys::channel(&options.config.prefix, dice.id(0)),
             dice,
+            without,
             listening: AtomicBool::new(false),
             next_beat: AtomicU64::new(u64::MAX),
             carrier: Mutex::new(carrier),

@@ -10,7 +10,7 @@ use super::link::{Failure, Silence};
 use super::ops::{Stage, numbers, refusal};
 use super::question::Op;
 use super::wire::{Answer, Id, Outcome};
-use super::{Key, Scene};
+use super::{Key, Rule, Scene};
 use crate::config::FailurePolicy;
 use crate::decision::{Decision, Status};
 use crate::limit::decide::Limits;
@@ -137,6 +137,9 @@ impl Scene<'_> {
 
     /// Asks for a wait again, at once.
     pub fn ask_again(&mut self, serial: u64) {
+        if !self.redis.keeps(Rule::OneId) {
+            return self.anew(serial);
+        }
         let deadline = self.shard.waits[&serial].deadline;
         let (key, op, id) = self.question(serial, deadline);
         self.urge(&key, vec![op], Then::Hold(serial, id));
@@ -147,11 +150,15 @@ impl Scene<'_> {
         let timeout = self.redis.options.config.command_timeout;
         let open = self.shard.open.has(id, self.now);
         // More than twice the longest time for which a request may be run from now on.
+        let open = open && self.redis.keeps(Rule::KeepsOut);
         open.then_some(Span(2 * timeout.0) + Span::secs(1))
     }
 
     /// Ends a wait in Redis, and what may have been granted to it.
     pub fn say_cancel(&mut self, key: &Arc<Key>, id: Id, lease: Span) {
+        if !self.redis.keeps(Rule::Cancels) {
+            return;
+        }
         let op = Op::Cancel(id, self.dead(id));
         let until = self.now + lease + key.named.life().allowance;
         self.enqueue(key, vec![op], Then::End(until));
@@ -205,7 +212,7 @@ impl Scene<'_> {
         let named = &self.shard.waits[&serial].key.named;
         let Terms { lease, renew, .. } = self.hold_of(serial).terms;
         let lasts = named.life().lasts(lease, renew);
-        if trip.sent + lasts + answer.retry_after <= self.now {
+        if self.counts_from(trip) + lasts + answer.retry_after <= self.now {
             // The lease was over before the answer came.
             if matches!(self.shard.waits[&serial].stage, Stage::Asked) {
                 return self.fail(serial, &Failure::Ambiguous(Silence::Timeout));

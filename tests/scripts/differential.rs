@@ -467,9 +467,8 @@ fn sequences(name: u64, kinds_of: impl Fn(&mut Random) -> Vec<u64>) -> usize {
         let mut random = Random::new(seed * 64 + name);
         let kinds = kinds_of(&mut random);
         let mut run = Run::new(limits(&mut random, &kinds, 1));
-        run.server
-            .altered
-            .set((seed % 3 > 0).then_some(SHORT_PAGES));
+        let short: &[_] = if seed % 3 > 0 { &[SHORT_PAGES] } else { &[] };
+        run.server.altered.set(short);
         for _ in 0..120 {
             step(&mut run, &mut random, &kinds);
         }

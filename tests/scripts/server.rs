@@ -20,6 +20,8 @@ pub struct Data {
     /// Microseconds.
     pub now: Cell<u64>,
     pub published: RefCell<Vec<(String, String)>>,
+    /// Who listens, if that is known; else all do.
+    pub listeners: RefCell<Option<Vec<String>>>,
     /// Nobody listens to what is published.
     pub unheard: Cell<bool>,
     pub writes: Cell<usize>,
@@ -31,7 +33,7 @@ pub struct Server {
     /// By the scripts' names.
     scripts: RefCell<HashMap<String, Function>>,
     /// What is changed in a script before it is loaded.
-    pub altered: Cell<Option<(&'static str, &'static str)>>,
+    pub altered: Cell<&'static [(&'static str, &'static str)]>,
 }
 
 enum Reply {
@@ -182,7 +184,10 @@ impl Data {
                 self.published
                     .borrow_mut()
                     .push((args[1].clone(), args[2].clone()));
-                Reply::Number(if self.unheard.get() { 0.0 } else { 1.0 })
+                let listeners = self.listeners.borrow();
+                let known = listeners.as_ref();
+                let heard = known.is_none_or(|all| all.contains(&args[1])) && !self.unheard.get();
+                Reply::Number(heard.into())
             }
             _ if name.starts_with('Z') => self.sorted(name, args),
             _ if name.starts_with('H') => self.hash(name, args),
@@ -339,7 +344,7 @@ impl Server {
             lua: Lua::new(),
             data: Rc::new(Data::default()),
             scripts: RefCell::default(),
-            altered: Cell::new(None),
+            altered: Cell::new(&[]),
         };
         server.prepare();
         server
@@ -410,9 +415,9 @@ impl Server {
 
     /// Runs a call; an error reply is an `Err`.
     pub fn call(&self, call: &Call) -> Result<redis::Value, String> {
-        let alter = |source: &str| match self.altered.get() {
-            Some((from, to)) => source.replace(from, to),
-            None => source.to_owned(),
+        let alter = |source: &str| {
+            let changes = self.altered.get().iter();
+            changes.fold(source.to_owned(), |text, (from, to)| text.replace(from, to))
         };
         let function = self.load(&call.script, alter);
         let list = |args: &Args| {

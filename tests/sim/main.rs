@@ -8,6 +8,8 @@
 #[path = "../scripts/sim/audit.rs"]
 mod audit;
 mod fiber;
+#[path = "../scripts/sim/mutants.rs"]
+mod mutants;
 mod network;
 mod process;
 #[allow(dead_code)]
@@ -25,15 +27,17 @@ mod world;
 
 use std::collections::BTreeMap;
 
+use limiter::redis::Rule;
+use mutants::Client;
 use random::seeds;
 use trouble::Mode;
-use world::World;
+use world::{Fault, World};
 
 /// Counts of what happened.
 pub type Counts = BTreeMap<&'static str, u64>;
 
-fn run(seed: u64, mode: Mode, told: bool) -> (Result<(), String>, Counts) {
-    let mut world = World::new(seed, mode, told);
+fn run(seed: u64, mode: Mode, told: bool, fault: Fault) -> (Result<(), String>, Counts) {
+    let mut world = World::new(seed, mode, told, fault);
     let result = world.run();
     (result, world.counts)
 }
@@ -41,8 +45,8 @@ fn run(seed: u64, mode: Mode, told: bool) -> (Result<(), String>, Counts) {
 /// Runs a mode over its share of seeds; answers what happened.
 fn holds(mode: Mode) -> Counts {
     let mut total = Counts::new();
-    for seed in 0..seeds(12) {
-        let (result, counts) = run(seed, mode, false);
+    for seed in 0..seeds(8) {
+        let (result, counts) = run(seed, mode, false, Fault::default());
         if let Err(violation) = result {
             panic!(
                 "{violation}\nagain: make sim SEED={seed} MODE={}",
@@ -111,7 +115,7 @@ fn keys_are_reset() {
 fn a_seed_replays_exactly() {
     for mode in [Mode::Base, Mode::Flush] {
         let story = |seed| {
-            let mut world = World::new(seed, mode, true);
+            let mut world = World::new(seed, mode, true, Fault::default());
             let result = world.run();
             (result, world.story())
         };
@@ -125,7 +129,86 @@ fn a_seed_replays_exactly() {
     }
 }
 
-/// One story, told: of `LIMITER_SEED`, in `LIMITER_MODE`.
+/// Each rule that can be taken away, and where that does harm. The first 13 are those of every protocol of
+/// this sort.
+fn faults() -> Vec<(&'static str, Mode, Fault)> {
+    let known = mutants::ALL.iter().map(|mutant| {
+        let client = match mutant.client {
+            Client::Right => None,
+            Client::NewId => Some(Rule::OneId),
+            Client::NoCancel => Some(Rule::Cancels),
+            Client::NoNotAfter => Some(Rule::NotAfter),
+            Client::FromReceipt => Some(Rule::FromSending),
+            Client::NoDead => Some(Rule::KeepsOut),
+            Client::NoEra => Some(Rule::TellsEra),
+        };
+        let script = mutant.script;
+        (mutant.name, mutant.mode, Fault { script, client })
+    });
+    let ours = [
+        (
+            "what was not heard is not said again",
+            Mode::Base,
+            Rule::SaysAgain,
+        ),
+        (
+            "a renewal under way counts for nothing",
+            Mode::Base,
+            Rule::RenewalsToo,
+        ),
+        (
+            "permits are renewed when they are over",
+            Mode::Base,
+            Rule::RenewsEarly,
+        ),
+        (
+            "a lease that is over is believed in",
+            Mode::Base,
+            Rule::Loses,
+        ),
+    ];
+    let ours = ours.map(|(name, mode, rule)| {
+        let client = Some(rule);
+        (
+            name,
+            mode,
+            Fault {
+                script: &[],
+                client,
+            },
+        )
+    });
+    known.chain(ours).collect()
+}
+
+/// Seeds that notice what few do; where they do so no more, others are tried.
+const HINTS: &[(&str, u64)] = &[
+    ("nobody is granted what came back", 1),
+    ("nobody cancels", 1),
+    ("a lease counts from the answer", 20),
+    ("claims live as long as leases", 9),
+    ("what was not heard is not said again", 23),
+    ("a renewal under way counts for nothing", 15),
+];
+
+#[test]
+fn what_a_rule_prevents_happens_without_it() {
+    let mut unnoticed = vec![];
+    for (n, (name, mode, fault)) in faults().into_iter().enumerate() {
+        let notices = |seed| run(seed, mode, false, fault).0.err().map(|how| (seed, how));
+        let hint = HINTS.iter().find(|(of, _)| *of == name);
+        let first = hint.map(|(_, seed)| *seed);
+        match first.into_iter().chain(0..seeds(60)).find_map(notices) {
+            Some((seed, how)) => {
+                println!("{name}: seed {seed}, {}", how.lines().last().unwrap_or(""));
+            }
+            None => unnoticed.push((n, name)),
+        }
+    }
+    assert_eq!(unnoticed, []);
+}
+
+/// One story, told: of `LIMITER_SEED`, in `LIMITER_MODE`, without the rule `LIMITER_MUTANT`.
 #[test]
 fn replay() {
     let asked = |name| std::env::var(name).ok();
@@ -134,7 +217,12 @@ fn replay() {
     };
     let name = asked("LIMITER_MODE").unwrap_or("base".into());
     let mode = Mode::ALL.into_iter().find(|mode| mode.name() == name);
-    let (result, counts) = run(seed, mode.expect("a mode"), true);
+    let fault = asked("LIMITER_MUTANT").filter(|name| !name.is_empty());
+    let fault = fault.map(|name| {
+        let found = faults().into_iter().find(|(other, ..)| *other == name);
+        found.expect("a rule's name").2
+    });
+    let (result, counts) = run(seed, mode.expect("a mode"), true, fault.unwrap_or_default());
     println!("{counts:?}");
     result.unwrap();
 }

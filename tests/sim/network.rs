@@ -8,7 +8,7 @@ use limiter::redis::wire::{Note, Outcome, Reply};
 use redis::Value;
 
 use crate::process::TIMEOUT;
-use crate::seen::{self, Seen};
+use crate::seen::{self, Asked, Seen};
 use crate::trouble::Mode;
 use crate::world::{Event, World};
 
@@ -18,6 +18,8 @@ pub struct Flying {
     flight: Flight,
     call: Call,
     class: Class,
+    /// Its process holds permits there.
+    holds: bool,
     /// In the world's time.
     deadline: u64,
     attempt: u32,
@@ -32,6 +34,7 @@ impl World {
         process.show(self.now);
         let Some(out) = flight.next() else { return };
         let deadline = process.when(out.deadline);
+        let holds = self.holds_on(p, &seen::read(&out.call).key);
         self.serial += 1;
         let id = self.serial;
         let flying = Flying {
@@ -39,6 +42,7 @@ impl World {
             flight,
             call: out.call,
             class: out.class,
+            holds,
             deadline,
             attempt: 0,
             unanswered: 0,
@@ -74,10 +78,13 @@ impl World {
         for copy in 0..copies {
             if self.chance(4) || self.now < self.processes[p].cut_until {
                 self.count("lost copies");
+                self.hurt(p, self.now);
                 continue;
             }
             let at = self.now + self.delay();
-            let call = self.flying[&id].call.clone();
+            self.hurt_if_late(p, at);
+            let Flying { call, holds, .. } = &self.flying[&id];
+            let (call, holds) = (call.clone(), *holds);
             // Nobody hears what is said to the second copy.
             let attempt = if copy == 0 { attempt } else { 0 };
             self.push(
@@ -86,14 +93,21 @@ impl World {
                     id,
                     p,
                     attempt,
+                    holds,
                     call,
                 },
             );
         }
     }
 
+    fn hurt_if_late(&mut self, p: usize, at: u64) {
+        if at > self.now + 20_000 {
+            self.hurt(p, at);
+        }
+    }
+
     /// The server runs a call.
-    pub fn arrive(&mut self, id: u64, p: usize, attempt: u32, call: Call) {
+    pub fn arrive(&mut self, id: u64, p: usize, attempt: u32, holds: bool, call: Call) {
         if self.now < self.frozen_until {
             let at = self.frozen_until + self.between(1, 5_000);
             return self.push(
@@ -102,12 +116,13 @@ impl World {
                     id,
                     p,
                     attempt,
+                    holds,
                     call,
                 },
             );
         }
         self.set_server_time();
-        let Seen { asked, knows, key } = seen::read(&call);
+        let Seen { asked, key } = seen::read(&call);
         let mut known = BTreeSet::new();
         let mut lost = false;
         if let Some(audit) = self.audits.get_mut(&key) {
@@ -118,6 +133,10 @@ impl World {
                 audit.begins_anew();
             }
         }
+        let listen = self.channels.iter();
+        let listen = listen.filter(|(p, _)| self.processes[**p].up && self.processes[**p].hears);
+        let listen = listen.map(|(_, channel)| channel.clone()).collect();
+        *self.server.data.listeners.borrow_mut() = Some(listen);
         let value = match self.server.call(&call) {
             Ok(value) => value,
             Err(error) => return self.found(format!("the script fails: {error}")),
@@ -137,7 +156,7 @@ impl World {
         );
         self.tell(line);
         if let Some(audit) = self.audits.get_mut(&key) {
-            if lost && knows && matches!(reply, Reply::Done { .. }) {
+            if lost && holds && matches!(reply, Reply::Done { .. }) {
                 audit.has_grace();
             }
             if asked.iter().any(|one| one.letter == 'X') {
@@ -149,13 +168,35 @@ impl World {
             audit.follow(self.now);
         }
         let rates = self.rates.get_mut(&key).expect("every key is judged");
-        rates.after(&asked, &reply, &known);
+        // What was forgotten begins anew by a clock that stepped back.
+        let world = (self.mode == Mode::Back).then_some(self.now);
+        rates.after(&asked, &reply, &known, world);
+        self.note_losses(&asked, &reply);
         self.publish();
         if attempt == 0 || self.chance(4) || self.now < self.processes[p].cut_until {
-            return;
+            return self.hurt(p, self.now);
         }
         let at = self.now + self.delay();
+        self.hurt_if_late(p, at);
         self.push(at, Event::Answer { id, attempt, value });
+    }
+
+    /// Whoever holds a permit and is in time keeps it, though keys were lost.
+    fn note_losses(&mut self, asked: &[Asked], reply: &Reply) {
+        let Reply::Done { now, answers, .. } = reply else {
+            return;
+        };
+        for (asked, answer) in asked.iter().zip(answers) {
+            match (asked.letter, answer.outcome) {
+                ('R' | 'C', _) => drop(self.kept.remove(&asked.id)),
+                ('N', Outcome::Stale)
+                    if self.kept.get(&asked.id).is_some_and(|end| *end > now.0) =>
+                {
+                    self.found(format!("{} was lost with the keys", asked.id));
+                }
+                _ => {}
+            }
+        }
     }
 
     /// Notes go out.

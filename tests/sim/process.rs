@@ -12,7 +12,7 @@ use limiter::decision::Decision;
 use limiter::limit::decide::Limits;
 use limiter::limit::time::{Span, Time};
 use limiter::queue::Queue;
-use limiter::redis::{self, Carrier, Dice, Flight, Named, Options, Redis};
+use limiter::redis::{self, Carrier, Dice, Flight, Named, Options, Redis, Rule};
 use limiter::stats::Stats;
 
 use crate::fiber::Fiber;
@@ -91,6 +91,8 @@ pub struct Process {
     pub paused_at: u64,
     /// Nothing it sends arrives, and it hears nothing.
     pub cut_until: u64,
+    /// When a message of its was last lost or late, or something else stood in its way.
+    pub hurt_at: u64,
     /// Nobody takes its calls.
     pub down_until: u64,
     /// Notes reach it.
@@ -111,6 +113,7 @@ impl Process {
         seed: u64,
         drift: i64,
         limits: &[(Vec<u8>, Limits)],
+        without: Option<Rule>,
     ) -> Process {
         let clock = Arc::new(Clock::virtual_clock());
         let outbox = Arc::<Outbox>::default();
@@ -121,6 +124,7 @@ impl Process {
             clock: clock.clone(),
             dice: Dice::seeded(seed),
             carrier: Some(outbox.clone()),
+            without,
         };
         let options = Options {
             link: redis::settings("redis://nowhere", &config).expect("a URL"),
@@ -151,6 +155,7 @@ impl Process {
             paused_until: 0,
             paused_at: 0,
             cut_until: 0,
+            hurt_at: born,
             down_until: 0,
             hears: false,
             beat: 0,

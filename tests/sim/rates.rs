@@ -51,25 +51,37 @@ impl Rates {
         }
     }
 
-    /// A call was run. `known`: who held or waited before it.
-    pub fn after(&mut self, asked: &[Asked], reply: &Reply, known: &BTreeSet<String>) {
+    /// A call was run, at this time of the world if the server's clock is not to be relied on. `known`: who
+    /// held or waited before it.
+    pub fn after(
+        &mut self,
+        asked: &[Asked],
+        reply: &Reply,
+        known: &BTreeSet<String>,
+        world: Option<u64>,
+    ) {
         let Reply::Done { now, answers, .. } = reply else {
             return;
+        };
+        let time = |key: Time| match world {
+            Some(world) => Time(1_000_000_000 + world + key.0 - now.0),
+            None => key,
         };
         for (asked, answer) in asked.iter().zip(answers) {
             let done = answer.outcome == Outcome::Done;
             match asked.letter {
                 'T' | 'B' | 'P' | 'A' if done && !answer.booking.is_empty() => {
-                    self.takes(asked, answer, known);
+                    self.takes(asked, answer, time(answer.at), known);
                 }
                 'U' if done => self.taken.retain(|one| one.booking != asked.booking),
                 'C' if answer.outcome == Outcome::Returned => {
                     // Of one that has begun the rates keep their part.
+                    let begun = time(*now);
                     self.taken
-                        .retain(|one| one.id != asked.id || one.at <= *now);
+                        .retain(|one| one.id != asked.id || one.at <= begun);
                 }
                 'S' if done => self.settled(asked, answer),
-                'Z' => self.blocked = self.blocked.max(Time(now.0 + asked.number)),
+                'Z' => self.blocked = self.blocked.max(Time(time(*now).0 + asked.number)),
                 'X' => {
                     self.blocked = Time(0);
                     self.taken.clear();
@@ -79,14 +91,14 @@ impl Rates {
         }
     }
 
-    fn takes(&mut self, asked: &Asked, answer: &Answer, known: &BTreeSet<String>) {
+    fn takes(&mut self, asked: &Asked, answer: &Answer, at: Time, known: &BTreeSet<String>) {
         if !asked.id.is_empty() && !self.ids.insert(asked.id.clone()) {
             return;
         }
-        if answer.at < self.blocked && !known.contains(&asked.id) {
+        if at < self.blocked && !known.contains(&asked.id) {
             let text = format!(
                 "{asked:?} starts at {} in a penalty until {}",
-                answer.at.0, self.blocked.0
+                at.0, self.blocked.0
             );
             self.violation.get_or_insert(text);
         }
@@ -97,7 +109,7 @@ impl Rates {
             _ => asked_for.of(limit, i),
         });
         self.taken.push(Taken {
-            at: answer.at,
+            at,
             weights: weights.collect(),
             booking: answer.booking.to_string(),
             id: asked.id.clone(),
@@ -119,6 +131,12 @@ impl Rates {
             }
             one.booking = answer.booking.to_string();
         }
+    }
+
+    /// They go by a clock's windows.
+    pub fn aligned(&self) -> bool {
+        let mut kinds = self.limits.limits().iter().map(|limit| limit.rule.kind());
+        kinds.any(|kind| matches!(kind, Kind::FixedWindow | Kind::SlidingCounter))
     }
 
     /// All that was taken fits into the limits, each at its time.

@@ -1,7 +1,7 @@
 //! What a call says and what the server answered, read back from the wire.
 use limiter::limit::weights::Weights;
 use limiter::redis::link::Call;
-use limiter::redis::wire::{Answer, Reply};
+use limiter::redis::wire::{Answer, HEAD_ARGS, Reply};
 
 /// One operation of a call; a run of equal ones is taken apart.
 #[derive(Clone, Debug)]
@@ -17,8 +17,6 @@ pub struct Asked {
 
 pub struct Seen {
     pub asked: Vec<Asked>,
-    /// Its process says that it holds permits there.
-    pub knows: bool,
     /// The state's key: which limiter and key it is.
     pub key: String,
 }
@@ -38,7 +36,7 @@ pub fn read(call: &Call) -> Seen {
     let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).expect("text");
     let args: Vec<String> = call.args.iter().map(text).collect();
     let holds = call.keys.len() >= 4;
-    let mut at = if holds { 11 } else { 3 };
+    let mut at = HEAD_ARGS[usize::from(holds)];
     let mut asked = Vec::new();
     while at < args.len() {
         let letter = args[at].chars().next().expect("a letter");
@@ -128,7 +126,6 @@ pub fn read(call: &Call) -> Seen {
     }
     Seen {
         asked,
-        knows: holds && !args[8].is_empty(),
         key: text(call.keys.iter().next().expect("a key")),
     }
 }

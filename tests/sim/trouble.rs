@@ -51,26 +51,29 @@ impl World {
             return;
         }
         let p = self.random.below(self.processes.len() as u64) as usize;
-        match self.random.below(8) {
+        match self.random.below(9) {
             0 => self.crash(p),
             1 => self.leave(p),
-            2 => self.pause(p),
+            2 | 8 => self.pause(p),
             3 => {
                 self.count("cuts");
                 let length = self.between(300_000, 2_500_000);
                 self.tell(format!("p{p} is cut off for {length}"));
                 self.processes[p].cut_until = self.now + length;
+                self.hurt(p, self.now + length);
                 self.excuse(length);
             }
             4 => {
                 let length = self.between(50_000, 1_000_000);
                 self.tell(format!("p{p} cannot connect for {length}"));
                 self.processes[p].down_until = self.now + length;
+                self.hurt(p, self.now + length);
                 self.disconnect(p);
                 self.excuse(length);
             }
             5 => {
                 self.tell(format!("p{p} loses its connections"));
+                self.hurt(p, self.now);
                 self.disconnect(p);
             }
             6 => {
@@ -78,6 +81,7 @@ impl World {
                 let length = self.between(100_000, 1_500_000);
                 self.tell(format!("the server stands still for {length}"));
                 self.frozen_until = self.now + length;
+                self.hurt_all(self.now + length);
                 self.excuse(length);
             }
             _ => self.deaf = !self.deaf,
@@ -125,7 +129,9 @@ impl World {
         process.up = false;
         process.life += 1;
         process.outbox.die();
-        self.channels.remove(&p);
+        if let Some(channel) = self.channels.remove(&p) {
+            self.dead.push((channel, self.now));
+        }
         // What was under way ends for whoever asked, and nobody is there to hear it.
         let process = &self.processes[p];
         process.show(self.now);
@@ -162,7 +168,7 @@ impl World {
     pub fn born(&mut self, life: u64) -> Process {
         let seed = self.random.next();
         let drift = self.random.below(5) as i64 - 2;
-        Process::new(life, self.now, seed, drift, &self.limits)
+        Process::new(life, self.now, seed, drift, &self.limits, self.without)
     }
 
     /// A process shuts down in order.
@@ -187,6 +193,7 @@ impl World {
         self.tell(format!("p{p} stands still for {length}"));
         self.processes[p].paused_until = self.now + length;
         self.processes[p].paused_at = self.now;
+        self.hurt(p, self.now + length);
         self.excuse(length);
     }
 
@@ -194,15 +201,22 @@ impl World {
         self.count("steps");
         self.tell(format!("the server's clock steps by {step}"));
         self.offset += step;
+        self.hurt_all(self.now);
         self.excuse(step.unsigned_abs());
     }
 
     fn lose(&mut self) {
         self.count("losses");
+        self.hurt_all(self.now);
+        self.set_server_time();
         let now = self.now;
         let flush = self.mode == Mode::Flush;
         let which = self.random.next();
+        self.kept.clear();
         for audit in self.audits.values_mut() {
+            if !flush {
+                self.kept.append(&mut audit.ends(&self.server));
+            }
             let one = (which % audit.keys.len() as u64) as usize;
             for (i, key) in audit.keys.iter().enumerate() {
                 if flush || i == one {

@@ -204,7 +204,7 @@ impl World {
             return;
         }
         match self.processes[p].tasks[t].state.clone() {
-            State::Idle if self.faulty => self.begin(p, t),
+            State::Idle if self.works() => self.begin(p, t),
             State::Idle | State::Calls => {}
             State::Waits { op, .. } => self.give_up(p, t, op),
             State::Holds { permit, ask, until } => self.work(p, t, permit, &ask, until),

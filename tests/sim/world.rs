@@ -10,6 +10,7 @@ use limiter::limit::sliding_counter::SlidingCounter;
 use limiter::limit::sliding_log::SlidingLog;
 use limiter::limit::time::Span;
 use limiter::limit::token_bucket::TokenBucket;
+use limiter::redis::Rule as Kept;
 use limiter::redis::keys::Names;
 use limiter::redis::link::{Call, Silence};
 use limiter::redis::wire::Note;
@@ -27,17 +28,23 @@ use crate::trouble::Mode;
 
 const BEGIN: u64 = 1_700_000_000_000_000;
 /// How long things go wrong.
-const TROUBLE: u64 = 12_000_000;
+const TROUBLE: u64 = 10_000_000;
 /// How long after that a call may still suffer.
 const AFTERMATH: u64 = 4_000_000;
+/// How long tasks begin anything.
+const WORK: u64 = 15_000_000;
+/// What is over is heard of by then, if nothing stands in its way.
+const SOON: u64 = 600_000;
 const PROCESSES: usize = 4;
 pub const LEASE: u64 = 1_000_000;
+const ALLOWANCE: u64 = 350_000;
 
 pub enum Event {
     Arrive {
         id: u64,
         p: usize,
         attempt: u32,
+        holds: bool,
         call: Call,
     },
     Answer {
@@ -90,9 +97,19 @@ pub enum Event {
     Trouble,
 }
 
+/// A rule of the protocol that is not kept.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Fault {
+    /// What is replaced in the scripts.
+    pub script: &'static [(&'static str, &'static str)],
+    pub client: Option<Kept>,
+}
+
 pub struct World {
     pub random: Random,
     pub mode: Mode,
+    /// A rule that clients do not keep.
+    pub without: Option<Kept>,
     /// Microseconds since the beginning.
     pub now: u64,
     events: BTreeMap<(u64, u64), Event>,
@@ -106,6 +123,8 @@ pub struct World {
     pub limits: Vec<(Vec<u8>, Limits)>,
     pub processes: Vec<Process>,
     pub channels: BTreeMap<usize, String>,
+    /// Channels of processes that died, and when.
+    pub dead: Vec<(String, u64)>,
     pub flying: BTreeMap<u64, Flying>,
     /// Things still go wrong.
     pub faulty: bool,
@@ -113,6 +132,10 @@ pub struct World {
     pub audits: BTreeMap<String, Audit>,
     pub rates: BTreeMap<String, Rates>,
     pub token: u64,
+    /// Since when the server keeps more for a process on a key than it knows of.
+    strange: BTreeMap<(usize, String), u64>,
+    /// Who held permits when keys were lost, and by when they would end, in the server's time.
+    pub kept: BTreeMap<String, u64>,
     pub counts: Counts,
     violation: Option<String>,
     told: bool,
@@ -171,7 +194,6 @@ pub fn with_capacity(limits: &[(Vec<u8>, Limits)], capacity: u64) -> Vec<(Vec<u8
 
 fn bounds(mode: Mode, limits: &Limits) -> Bounds {
     const CLAIM: u64 = 1_000_000;
-    const ALLOWANCE: u64 = 350_000;
     const POLL: u64 = 400_000;
     let ahead = if limits.limits().len() > 1 {
         8_000_000
@@ -191,7 +213,7 @@ fn bounds(mode: Mode, limits: &Limits) -> Bounds {
 }
 
 impl World {
-    pub fn new(seed: u64, mode: Mode, told: bool) -> World {
+    pub fn new(seed: u64, mode: Mode, told: bool, fault: Fault) -> World {
         let mut random = Random::new(seed * 8 + 7);
         let limits = some_limits(&mut random);
         let (mut audits, mut rates) = (BTreeMap::new(), BTreeMap::new());
@@ -211,6 +233,7 @@ impl World {
         let mut world = World {
             random,
             mode,
+            without: fault.client,
             now: 0,
             events: BTreeMap::new(),
             serial: 0,
@@ -221,16 +244,20 @@ impl World {
             limits,
             processes: vec![],
             channels: BTreeMap::new(),
+            dead: vec![],
             flying: BTreeMap::new(),
             faulty: true,
             audits,
             rates,
             token: 0,
+            strange: BTreeMap::new(),
+            kept: BTreeMap::new(),
             counts: Counts::new(),
             violation: None,
             told,
             story: VecDeque::new(),
         };
+        world.server.altered.set(fault.script);
         for p in 0..PROCESSES {
             let process = world.born(0);
             world.processes.push(process);
@@ -294,6 +321,21 @@ impl World {
             .for_each(|audit| audit.excuse(now, length));
     }
 
+    /// Something stands, or stood, in a process's way.
+    pub fn hurt(&mut self, p: usize, until: u64) {
+        let process = &mut self.processes[p];
+        process.hurt_at = process.hurt_at.max(until);
+    }
+
+    pub fn hurt_all(&mut self, until: u64) {
+        (0..PROCESSES).for_each(|p| self.hurt(p, until));
+    }
+
+    /// Tasks begin what they do.
+    pub fn works(&self) -> bool {
+        self.now < WORK
+    }
+
     /// Calls may fail.
     pub fn troubled(&self) -> bool {
         self.now < TROUBLE + AFTERMATH
@@ -339,8 +381,9 @@ impl World {
                 id,
                 p,
                 attempt,
+                holds,
                 call,
-            } => self.arrive(id, p, attempt, call),
+            } => self.arrive(id, p, attempt, holds, call),
             Event::Answer { id, attempt, value } => self.answer(id, attempt, value),
             Event::Silence { id, attempt } => self.silence(id, attempt, Silence::Timeout),
             Event::Refused { id, attempt } => self.refused(id, attempt),
@@ -351,7 +394,10 @@ impl World {
                 self.processes[p].redis.listens();
             }
             Event::Beat { p, beat, .. } if self.processes[p].beat == beat => self.beat(p),
-            Event::Timer { p, .. } => self.processes[p].redis.fire_due(),
+            Event::Timer { p, .. } => {
+                self.processes[p].timer = None;
+                self.processes[p].redis.fire_due();
+            }
             Event::Alarm { p, t, alarm, .. } if self.processes[p].tasks[t].alarm == alarm => {
                 self.alarmed(p, t);
             }
@@ -446,9 +492,27 @@ impl World {
         self.flying.is_empty() && self.processes.iter().all(idle)
     }
 
+    /// A process believes that it holds permits on what this state's key is of.
+    pub fn holds_on(&self, p: usize, name: &str) -> bool {
+        let process = &self.processes[p];
+        let now = process.time(self.now);
+        process.tasks.iter().any(|task| match &task.state {
+            State::Holds { permit, ask, .. } => {
+                let (of, limits) = &self.limits[ask.limiter];
+                let names = Names::new("sim", of, limits);
+                let here = names.keys(ask.key).next().is_some_and(|key| key == name);
+                here && process
+                    .redis
+                    .held_until(*permit)
+                    .is_some_and(|until| now < until)
+            }
+            _ => false,
+        })
+    }
+
     /// What clients believe that they hold, of a limiter's key, and whether a live one waits there.
-    fn believed(&self, limiter: usize, key: &[u8]) -> (u64, bool) {
-        let (mut weight, mut waits) = (0, false);
+    fn believed(&self, limiter: usize, key: &[u8]) -> (u64, bool, Option<String>) {
+        let (mut weight, mut waits, mut found) = (0, false, None);
         for process in self.processes.iter().filter(|process| process.up) {
             let now = process.time(self.now);
             for task in &process.tasks {
@@ -460,6 +524,10 @@ impl World {
                         if until.is_some_and(|until| now < until) {
                             weight += ask.weights[0];
                         }
+                        let runs = self.now > process.paused_until + 1_000 && !process.closing;
+                        if runs && until.is_some_and(|until| until.0 + 1_000 < now.0) {
+                            found = Some("a lease is over, and nobody is told".to_owned());
+                        }
                     }
                     State::Waits { ask, .. } if (ask.limiter, ask.key) == (limiter, key) => {
                         waits |= self.now >= process.paused_until && self.now >= process.cut_until;
@@ -468,12 +536,15 @@ impl World {
                 }
             }
         }
-        (weight, waits)
+        (weight, waits, found)
     }
 
     fn judge(&mut self) {
         for (n, key) in [(0, b"a"), (0, b"b"), (1, b"a"), (1, b"b")] {
-            let (believed, waits) = self.believed(n, key);
+            let (believed, waits, found) = self.believed(n, key);
+            if let Some(found) = found {
+                self.found(found);
+            }
             let names = Names::new("sim", &self.limits[n].0, &self.limits[n].1);
             let name = names.keys(key).next().expect("a key");
             let audit = self.audits.get_mut(&name).expect("it is audited");
@@ -483,6 +554,64 @@ impl World {
             audit.judge(self.now, believed);
             if let Some(violation) = audit.violation.take() {
                 self.violation.get_or_insert(format!("{name}: {violation}"));
+            }
+            self.compare(n, key, &name);
+        }
+    }
+
+    /// What the server keeps for a process is of a task that waits or holds, or soon over; what a process
+    /// believes in is there; and the dead keep nothing for long.
+    fn compare(&mut self, limiter: usize, key: &[u8], name: &str) {
+        self.set_server_time();
+        let owned = self.audits[name].owned(&self.server);
+        let exact = !self.mode.loses() && self.mode != Mode::Reset;
+        for (p, channel) in self.channels.clone() {
+            let process = &self.processes[p];
+            let (holds, waits) = owned.get(&channel).copied().unwrap_or_default();
+            let (mut known, mut believed) = (0, 0);
+            for task in &process.tasks {
+                match &task.state {
+                    State::Holds { permit, ask, .. }
+                        if (ask.limiter, ask.key) == (limiter, key) =>
+                    {
+                        let until = process.redis.held_until(*permit);
+                        let now = process.time(self.now);
+                        known += 1;
+                        believed += u64::from(until.is_some_and(|until| now < until));
+                    }
+                    State::Waits { ask, .. } if (ask.limiter, ask.key) == (limiter, key) => {
+                        known += 1
+                    }
+                    State::Calls => known += 2,
+                    _ => {}
+                }
+            }
+            if exact && process.up && believed > holds {
+                let found = format!("{name}: p{p} believes in {believed} permits, and has {holds}");
+                return self.found(found);
+            }
+            let place = (p, name.to_owned());
+            // Old requests come back when the clock steps back.
+            let excused = self.mode == Mode::Back || !process.up || process.closing;
+            if holds + waits <= known || excused {
+                self.strange.remove(&place);
+                continue;
+            }
+            let since = *self.strange.entry(place).or_insert(self.now);
+            if self.now > since.max(process.hurt_at) + SOON {
+                let found = format!(
+                    "{name}: p{p} has {} there, and knows of {known}",
+                    holds + waits
+                );
+                return self.found(found);
+            }
+        }
+        for (channel, died) in &self.dead {
+            let steady = self.mode != Mode::Steps && self.mode != Mode::Back;
+            let over =
+                self.now > died.max(&self.frozen_until) + LEASE + ALLOWANCE + TIMEOUT + 100_000;
+            if steady && over && owned.contains_key(channel) {
+                return self.found(format!("{name}: {channel} died, and has something there"));
             }
         }
     }
@@ -504,10 +633,10 @@ impl World {
                 };
                 return Err(format!("{story}\n{violation}"));
             }
-            if !self.faulty && self.is_quiet() {
+            if !self.works() && self.is_quiet() {
                 break;
             }
-            if at > TROUBLE + 60_000_000 {
+            if at > WORK + 60_000_000 {
                 return Err("somebody never ends".into());
             }
         }
@@ -552,7 +681,12 @@ impl World {
         if self.mode.loses() {
             return Ok(());
         }
-        for (key, rates) in &mut self.rates {
+        let steps_back = self.mode == Mode::Back;
+        let judged = self
+            .rates
+            .iter_mut()
+            .filter(|(_, rates)| !steps_back || !rates.aligned());
+        for (key, rates) in judged {
             rates
                 .judge()
                 .map_err(|violation| format!("{key}: {violation}"))?;

@@ -87,6 +87,9 @@ struct Run {
     count: u64,
 }
 
+/// How many arguments come before the operations, without and with a semaphore.
+pub const HEAD_ARGS: [usize; 2] = [3, 11];
+
 impl Target {
     pub fn new(prefix: &str, name: &[u8], limits: &Limits) -> Target {
         Target {
@@ -138,6 +141,7 @@ impl Target {
             .push(known)
             .push(holding.fresh.to_string())
             .push_number(holding.tells_unheard.into());
+        debug_assert_eq!(batch.args.len(), HEAD_ARGS[1]);
         batch
     }
 

@@ -11,7 +11,7 @@ mod run;
 
 use std::fmt;
 
-pub use ask::{Batch, Head, Holding, Target};
+pub use ask::{Batch, HEAD_ARGS, Head, Holding, Target};
 pub use opened::{Opened, Openings, Told};
 pub use reply::{Answer, Malformed, Outcome, Reply};
 

@@ -117,6 +117,37 @@ impl Audit {
         seen.holders.into_keys().chain(waits).collect()
     }
 
+    #[allow(dead_code)] // of tests/sim
+    /// How many permits, and waits, each channel's process has that are not over.
+    pub fn owned(&self, server: &Server) -> BTreeMap<String, (u64, u64)> {
+        let mut owned = BTreeMap::<String, (u64, u64)>::new();
+        let (data, now) = (&server.data, server.data.now.get() as f64);
+        if let Some((Stored::Sorted(ends), _)) = data.stored(&self.keys[1])
+            && let Some((Stored::Hash(who), _)) = data.stored(&self.keys[3])
+        {
+            let lives = ends.iter().filter(|(end, _)| *end > now);
+            for (_, member) in lives {
+                let (letter, id) = member.split_at(1);
+                let Some(text) = who.get(id) else { continue };
+                let channel = text.split(';').nth(2).unwrap_or("");
+                let (holds, waits) = owned.entry(channel.to_owned()).or_default();
+                *(if letter == "h" { holds } else { waits }) += 1;
+            }
+        }
+        owned
+    }
+
+    #[allow(dead_code)] // of tests/sim
+    /// Permits, and by when they end.
+    pub fn ends(&self, server: &Server) -> BTreeMap<String, u64> {
+        let mut found = BTreeMap::new();
+        if let Some((Stored::Sorted(ends), _)) = server.data.stored(&self.keys[1]) {
+            let holders = ends.iter().filter(|(_, member)| member.starts_with('h'));
+            found.extend(holders.map(|(end, member)| (member[1..].to_owned(), *end as u64)));
+        }
+        found
+    }
+
     pub fn before(&mut self, server: &Server) {
         self.writes = server.data.writes.get();
         self.seen = self.see(server);
