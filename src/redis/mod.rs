@@ -143,7 +143,7 @@ pub struct Redis {
 
 /// A part of the keys, with everything about them that this process knows.
 struct Shard {
-    lines: HashMap<Arc<Key>, Line>,
+    lines: HashMap<Arc<Key>, Line, Seeds>,
     waits: HashMap<u64, Wait>,
     recent: Recent<Spent>,
     /// Semaphore permits, by serial.
@@ -214,7 +214,7 @@ impl Redis {
         let hasher = dice.seeds();
         let seed = |n: usize| Numbers::start(hasher.hash_one(n));
         let shard = |n| Shard {
-            lines: HashMap::new(),
+            lines: HashMap::with_hasher(hasher),
             waits: HashMap::new(),
             recent: Recent::new(seed(n)),
             held: HashMap::new(),

@@ -2,9 +2,10 @@
 //! comes, the rest is not; both may get lost, come late, or be run when nobody waits any more.
 use std::collections::BTreeSet;
 
-use limiter::redis::Flight;
+use limiter::redis::keys;
 use limiter::redis::link::{Call, Class, Failure, Silence};
 use limiter::redis::wire::{Note, Outcome, Reply};
+use limiter::redis::{Flight, Penalty};
 use redis::Value;
 
 use crate::process::TIMEOUT;
@@ -199,21 +200,38 @@ impl World {
         }
     }
 
-    /// Notes go out.
+    /// Notes go out, to those who listen.
     fn publish(&mut self) {
         for (channel, message) in self.server.data.published.take() {
-            let listens = |p: &usize| self.channels.get(p).is_some_and(|own| *own == channel);
-            let Some(p) = (0..self.processes.len()).find(listens) else {
-                continue;
-            };
-            let process = &self.processes[p];
-            let note = Note::parse(message.as_bytes()).expect("a note");
-            let (life, reached) = (process.life, process.hears && self.now >= process.cut_until);
-            if reached && !self.deaf && !self.chance(10) {
-                let at = self.now + self.delay();
-                self.push(at, Event::Hear { p, life, note });
+            for (p, own) in self.channels.clone() {
+                if channel != own && channel != keys::penalties(&own) {
+                    continue;
+                }
+                let process = &self.processes[p];
+                let (life, reached) =
+                    (process.life, process.hears && self.now >= process.cut_until);
+                if reached && !self.deaf && !self.chance(10) {
+                    let (at, message) = (self.now + self.delay(), message.clone());
+                    self.push(at, Event::Hear { p, life, message });
+                }
             }
         }
+    }
+
+    /// A note reaches its process.
+    pub fn hear(&mut self, p: usize, message: &str) {
+        let redis = &self.processes[p].redis;
+        let (note, penalty) = (
+            Note::parse(message.as_bytes()),
+            Penalty::parse(message.as_bytes()),
+        );
+        if note.is_none() && penalty.is_none() {
+            return self.found(format!("{message} is no note"));
+        }
+        note.iter().for_each(|note| redis.noted(&[*note]));
+        penalty
+            .iter()
+            .for_each(|one| redis.penalized(&[one.clone()]));
     }
 
     /// An answer reaches its process.

@@ -191,7 +191,8 @@ impl World {
         self.count("pauses");
         let length = self.between(50_000, 3_000_000);
         self.tell(format!("p{p} stands still for {length}"));
-        self.processes[p].paused_until = self.now + length;
+        let until = self.now + length;
+        self.processes[p].paused_until = self.processes[p].paused_until.max(until);
         self.processes[p].paused_at = self.now;
         self.hurt(p, self.now + length);
         self.excuse(length);

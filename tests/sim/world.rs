@@ -13,7 +13,6 @@ use limiter::limit::token_bucket::TokenBucket;
 use limiter::redis::Rule as Kept;
 use limiter::redis::keys::Names;
 use limiter::redis::link::{Call, Silence};
-use limiter::redis::wire::Note;
 use redis::Value;
 
 use crate::Counts;
@@ -66,7 +65,7 @@ pub enum Event {
     Hear {
         p: usize,
         life: u64,
-        note: Note,
+        message: String,
     },
     Listening {
         p: usize,
@@ -204,8 +203,9 @@ fn bounds(mode: Mode, limits: &Limits) -> Bounds {
         // A holder died, its claim went to one that died as well, and so on; what is booked may be ahead.
         idle: LEASE + 2 * ALLOWANCE + 3 * CLAIM + 3 * POLL + 2 * TIMEOUT + ahead,
         drained: 3_000_000 + 2 * LEASE,
+        // Who holds what is lost believes in it until its lease is over, or its booking's.
         lost: if matches!(mode, Mode::Flush | Mode::Reset) {
-            LEASE
+            LEASE + ahead
         } else {
             0
         },
@@ -388,7 +388,7 @@ impl World {
             Event::Silence { id, attempt } => self.silence(id, attempt, Silence::Timeout),
             Event::Refused { id, attempt } => self.refused(id, attempt),
             Event::Patience { id } => self.patience(id),
-            Event::Hear { p, note, .. } => self.processes[p].redis.noted(&[note]),
+            Event::Hear { p, message, .. } => self.hear(p, &message),
             Event::Listening { p, .. } => {
                 self.processes[p].hears = true;
                 self.processes[p].redis.listens();
