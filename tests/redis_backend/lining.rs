@@ -44,6 +44,7 @@ fn behind_a_slow_call(rule: Rule, wait: Option<Span>) -> Result<Span, Status> {
         clock: clock.clone(),
         dice: Dice::seeded(1),
         carrier: Some(kept.clone()),
+        without: None,
     };
     let config = Config::default();
     let options = Options {
