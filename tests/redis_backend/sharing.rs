@@ -57,7 +57,11 @@ fn of_equal_versions_the_last_opened_decides_over_all_clients() {
     let first = limiter(&clients[0], "v", &[bucket(40, 1, HOUR)]);
     // The first call tells a client the server's clock.
     assert_eq!(acquire(&first, &Request::TRY).limit, 40);
+    // Who was first is known as well as a call takes.
+    let apart = || std::thread::sleep(ms(500));
+    apart();
     let second = limiter(&clients[1], "v", &[bucket(50, 1, HOUR)]);
+    apart();
     let third = limiter(&clients[0], "v", &[bucket(60, 1, HOUR)]);
     let again = limiter(&clients[2], "v", &[bucket(60, 1, HOUR)]);
     assert_eq!(acquire(&second, &Request::TRY).limit, 50);
