@@ -14,27 +14,28 @@ PYPI = ["self-limiters==0.4.0", "redis-rate-limiters==0.5.0"]
 # Wanted as well, and on no registry that was seen to have it.
 PYPI_MAYBE = ["volter"]
 
-# name: (label, what it needs, command, role)
+# name: (label, program, role)
 CONTESTANTS = {
-    "ours": ("liblimiter", "ours", "ours", "async"),
-    "ours-threads": ("liblimiter, blocking", "ours", "ours", "threads"),
-    "ours-at-once": ("liblimiter", "ours", "ours", "at-once"),
-    "ours-semaphore": ("liblimiter", "ours", "ours", "semaphore"),
-    "ours-memory": ("liblimiter, C", "ours", "ours", "memory"),
-    "ours-go": ("liblimiter, Go", "go", "go", "ours"),
-    "multiplexed": ("EVALSHA, multiplexed", "rust", "rust", "multiplexed"),
-    "pool": ("EVALSHA, pool", "rust", "rust", "pool"),
-    "block_on": ("EVALSHA, block_on", "rust", "rust", "block_on"),
-    "socket": ("EVALSHA, raw socket", "rust", "rust", "socket"),
-    "blpop": ("BLPOP, pool", "rust", "rust", "blpop"),
-    "governor": ("governor", "rust", "rust", "governor"),
-    "leaky-bucket": ("leaky-bucket", "rust", "rust", "leaky-bucket"),
-    "redis_rate": ("redis_rate", "go", "go", "redis_rate"),
-    "x/time/rate": ("x/time/rate", "go", "go", "x/time/rate"),
-    "rate-limiter-flexible": ("rate-limiter-flexible", "node", "node", "rate-limiter-flexible"),
-    "bottleneck": ("bottleneck", "node", "node", "bottleneck"),
-    "self-limiters": ("self-limiters", "python", "python", "self-limiters"),
-    "redis-rate-limiters": ("redis-rate-limiters", "python", "python", "redis-rate-limiters"),
+    "ours": ("liblimiter", "ours", "async"),
+    "ours-threads": ("liblimiter, blocking", "ours", "threads"),
+    "ours-at-once": ("liblimiter", "ours", "at-once"),
+    "ours-semaphore": ("liblimiter", "ours", "semaphore"),
+    "ours-memory": ("liblimiter, C", "ours", "memory"),
+    "ours-go": ("liblimiter, Go", "go", "ours"),
+    "multiplexed": ("EVALSHA, multiplexed, one thread", "rust", "multiplexed"),
+    "multiplexed-threads": ("EVALSHA, multiplexed", "rust", "multiplexed-threads"),
+    "pool": ("EVALSHA, pool", "rust", "pool"),
+    "block_on": ("EVALSHA, block_on", "rust", "block_on"),
+    "socket": ("EVALSHA, raw socket", "rust", "socket"),
+    "blpop": ("BLPOP, pool", "rust", "blpop"),
+    "governor": ("governor", "rust", "governor"),
+    "leaky-bucket": ("leaky-bucket", "rust", "leaky-bucket"),
+    "redis_rate": ("redis_rate", "go", "redis_rate"),
+    "x/time/rate": ("x/time/rate", "go", "x/time/rate"),
+    "rate-limiter-flexible": ("rate-limiter-flexible", "node", "rate-limiter-flexible"),
+    "bottleneck": ("bottleneck", "node", "bottleneck"),
+    "self-limiters": ("self-limiters", "python", "self-limiters"),
+    "redis-rate-limiters": ("redis-rate-limiters", "python", "redis-rate-limiters"),
 }
 
 
@@ -131,7 +132,7 @@ def prepare():
             if name == "ours":
                 raise SystemExit(f"the library or its program does not build:\n{getattr(error, 'stderr', error)}")
             detail = (getattr(error, "stderr", None) or str(error)).strip().splitlines()
-            for label, needs, *_ in CONTESTANTS.values():
+            for label, needs, _ in CONTESTANTS.values():
                 if needs == name:
                     lacking[label] = f"cannot be built or installed: {detail[-1] if detail else error}"
             say(f"  left out: {detail[-1] if detail else error}")

@@ -1,5 +1,6 @@
 """Writes benches/RESULTS.md out of what was measured, and has the picture drawn."""
 import math
+import os
 import platform
 import statistics
 import subprocess
@@ -7,7 +8,7 @@ import time
 
 import floors
 from contestants import HERE, WORK, say, venv
-from rows import GROWTH, OPEN, PROCESSES, RATE, ROWS
+from rows import GROWTH, OPEN, RATE, ROWS
 
 
 def median(values):
@@ -49,7 +50,7 @@ def machine():
         model = next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), "?")
     with open("/proc/meminfo") as lines:
         memory = int(next(lines).split()[1]) / 2**20
-    cores = len(__import__("os").sched_getaffinity(0))
+    cores = len(os.sched_getaffinity(0))
     return f"{cores} × {model}, {memory:.0f} GiB, {platform.system()} {platform.release().split('-')[0]}"
 
 
@@ -166,8 +167,8 @@ def growth(results):
 
 TEXT = """# Benchmark results
 
-{date}, {machine}; {server}; {versions}. {rounds} rounds of {seconds:g} s, {took:.0f} minutes. Written by
-`make bench`; `benches/check` compares it with the floors.
+{date}, {machine}; {server}; {versions}.
+{rounds} rounds of {seconds:g} s, {took:.0f} minutes. Written by `make bench`; `benches/check` compares it with the floors.{quick}
 
 ![decisions per second against callers](decisions.svg)
 
@@ -180,11 +181,12 @@ that all do the same work: decide and store. Server CPU is user and system time 
 decisions; connections are those made for each process; client memory is the most that was resident. Client
 and server share the machine.
 
-Each peer is used as its own documentation shows: redis_rate with its default pool; self-limiters with an
-instance for each use where it says so; rate-limiter-flexible and bottleneck on ioredis (bottleneck keeps to
-a rate by spacing starts). The floors are Rust with the redis crate: a short bucket script called by EVALSHA
-once for each decision, over one multiplexed connection, over a pool, or through a bare socket; and a list
-with a token for each unit, taken with BLPOP over 15 connections in each process.
+Each peer is used as its own documentation shows: redis_rate with its default pool; self-limiters and
+redis-rate-limiters with 100 instances where 100 are used at once (ours: one limiter, 100 callers);
+rate-limiter-flexible and bottleneck on ioredis (bottleneck keeps to a rate by spacing starts). The floors
+are Rust with the redis crate: a short bucket script called by EVALSHA once for each decision, over one
+multiplexed connection (on a runtime of several threads, as usual, or of one), over a pool, or through a bare
+socket; and a list with a token for each unit, taken with BLPOP over 15 connections in each process.
 
 {lacking}
 ## Reached or not
@@ -201,6 +203,7 @@ def write(results, folder):
     parts = [TEXT.format(
         date=time.strftime("%Y-%m-%d", time.gmtime(results["began"])), machine=machine(), server=results["server"],
         versions=versions(), rounds=results["rounds"], seconds=results["seconds"], took=results["took"] / 60,
+        quick="\n\n**A quick run: rounds too few and too short to rely on.**" if results["quick"] else "",
         open=number(OPEN), lacking=f"Left out:\n\n{lacking}" if lacking else "",
         floors="\n".join(table(["work", "floor", "measured", ""], floors.rows(results))))]
     if failures:

@@ -16,12 +16,12 @@ class Row:
 # A contestant is a name of contestants.py, with a work of its own after "=" where it needs one.
 ROWS = [
     Row("hot", "Redis, one key, callers that do not block", "hot",
-        ["ours", "multiplexed", "redis_rate", "rate-limiter-flexible", "bottleneck", "self-limiters",
-         "redis-rate-limiters"], callers=(1, 8, 64, 512), judged="rate"),
+        ["ours", "multiplexed", "multiplexed-threads", "redis_rate", "rate-limiter-flexible", "bottleneck",
+         "self-limiters", "redis-rate-limiters"], callers=(1, 8, 64, 512), judged="rate"),
     Row("threads", "Redis, one key, 64 blocking threads", "hot",
         ["ours-threads", "pool=hot:10", "pool=hot:64", "redis_rate"], callers=(64,), judged="rate"),
     Row("zipf", "Redis, 10 000 keys (Zipf 1.0), 512 callers that do not block", "zipf:10000",
-        ["ours", "multiplexed"], callers=(512,)),
+        ["ours", "multiplexed", "multiplexed-threads"], callers=(512,)),
     Row("one", "Redis, one blocking caller", "hot",
         ["ours-threads", "block_on", "block_on=hot-current", "socket"]),
     Row("once-1", "Redis, semaphore of 1, 100 instances at once", "at-once-semaphore:1",

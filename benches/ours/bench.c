@@ -152,10 +152,10 @@ static double percentile(double part) {
 void answer(const tally *tally, const char *holds) {
     qsort(latencies, latency_count, sizeof *latencies, by_size);
     printf("{\"decisions\": %llu, \"admitted\": %llu, \"seconds\": %.6f, \"p50_us\": %.4f, "
-           "\"p99_us\": %.4f, \"bytes_per_key\": %.1f, \"peak_kib\": %.0f%s%s}\n",
+           "\"p99_us\": %.4f, \"bytes_per_key\": %.1f, \"peak_kib\": %.0f, \"warm_up\": %llu%s%s}\n",
            (unsigned long long)tally->decisions, (unsigned long long)tally->admitted, tally->seconds,
            percentile(0.5), percentile(0.99), tally->bytes_per_key, peak_kib(),
-           holds ? ", \"holds\": " : "",
+           (unsigned long long)tally->warm_up, holds ? ", \"holds\": " : "",
            holds ? holds : "");
     fflush(stdout);
 }

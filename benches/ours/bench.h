@@ -22,6 +22,7 @@ typedef struct {
     uint64_t admitted;
     double seconds;
     double bytes_per_key;
+    uint64_t warm_up; /* decisions before the time began */
 } tally;
 
 extern arguments args;

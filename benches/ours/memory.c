@@ -39,7 +39,7 @@ static void *loop(void *data) {
  * wherever the state is: the second of two calls on a key, again and again. */
 void run_memory(limiter_t *limiter) {
     pthread_t *threads = malloc(args.callers * sizeof *threads);
-    tally *tallies = calloc(args.callers, sizeof *tallies), sum = {0, 0, 0, 0};
+    tally *tallies = calloc(args.callers, sizeof *tallies), sum = {0, 0, 0, 0, 0};
     limiter_request request = ask(0);
     limiter_decision out;
     double begin, before = resident_kib();
@@ -89,30 +89,47 @@ void counted(limiter_t *limiter, limiter_queue_t *queue, limiter_permit permit) 
     }
 }
 
+/* So many calls that are admitted, many together; each on a key of its own, or all on one. */
+static void fill(limiter_t *limiter, uint64_t count, int keys) {
+    enum { CHUNK = 512 };
+    static limiter_request requests[CHUNK];
+    static limiter_decision out[CHUNK];
+
+    for (uint64_t done = 0; done < count;) {
+        size_t now = count - done < CHUNK ? (size_t)(count - done) : CHUNK;
+        limiter_status status;
+        for (size_t i = 0; i < now; i++) {
+            requests[i] = ask(0);
+            if (keys) key_number(done + i, &requests[i]);
+        }
+        status = limiter_try_many(limiter, requests, out, now);
+        if (status != LIMITER_OK) die("fill", status);
+        for (size_t i = 0; i < now; i++) {
+            if (out[i].status != LIMITER_OK) die("fill", out[i].status);
+        }
+        done += now;
+    }
+}
+
 /* `keys`, `waiters` or a `log` of a size: filled, then some calls are counted. */
 void run_growth(void) {
     limiter_queue_t *queue = NULL;
     limiter_request request = ask(0);
     limiter_decision out = LIMITER_INIT(limiter_decision);
     limiter_t *limiter;
-    tally tally = {0, 0, 0, 0};
+    tally tally = {0, 0, 0, 0, 0};
     uint64_t size = args.size;
     double began;
 
     if (strcmp(args.work, "waiters") == 0) args.size = 1;
     limiter = open_limiter("growth");
     if (strcmp(args.work, "keys") == 0) {
-        for (uint64_t i = 0; i < size; i++) {
-            key_number(i, &request);
-            if (limiter_acquire(limiter, &request, &out) != LIMITER_OK) die("fill", out.status);
-        }
+        fill(limiter, size, 1);
     } else if (strcmp(args.work, "log") == 0) { /* one entry for each call, and room for those counted */
         limiter_free(limiter);
         args.size += args.callers;
         limiter = open_limiter("growth");
-        for (uint64_t i = 0; i < size; i++) {
-            if (limiter_acquire(limiter, &request, &out) != LIMITER_OK) die("fill", out.status);
-        }
+        fill(limiter, size, 0);
     } else {
         if (limiter_queue_new(client, &queue) != LIMITER_OK) die("queue", LIMITER_RESOURCE);
         request.wait_ms = -1;

@@ -28,7 +28,7 @@ void run_async(limiter_t *limiter) {
     unsigned *idle = malloc(args.callers * sizeof *idle), idlers = args.callers;
     limiter_request request = ask(0);
     uint64_t turn = 0, pending = 0;
-    tally tally = {0, 0, 0, 0};
+    tally tally = {0, 0, 0, 0, 0};
     limiter_decision first;
     double begin, end, now;
 
@@ -100,7 +100,7 @@ static void *caller(void *data) {
 /* `callers` threads, each blocked until it is answered. */
 void run_threads(limiter_t *limiter) {
     pthread_t *threads = malloc(args.callers * sizeof *threads);
-    tally *tallies = calloc(args.callers, sizeof *tallies), sum = {0, 0, 0, 0};
+    tally *tallies = calloc(args.callers, sizeof *tallies), sum = {0, 0, 0, 0, 0};
     limiter_request request = ask(0);
     limiter_decision first;
     double begin;
@@ -121,45 +121,46 @@ void run_threads(limiter_t *limiter) {
     answer(&sum, NULL);
 }
 
-/* As many limiters of one name as there are callers, all asked at once, each permit given back at once:
- * what self-limiters times in its own benchmark. Again with a new name until the time is over. */
+/* All callers ask at once, and each gives its permit back at once: what self-limiters times in its own
+ * benchmark. Again with a new name until the time is over. */
 void run_at_once(void) {
     limiter_queue_t *queue = new_queue();
-    limiter_t **limiters = malloc(args.callers * sizeof *limiters);
     limiter_decision out, *done = malloc(BATCH * sizeof *done);
-    tally tally = {0, 0, 0, 0};
+    tally tally = {0, 0, 0, 0, 0};
     double end = now_us() + args.seconds * 1e6;
 
-    if (limiters == NULL || done == NULL) die("memory", LIMITER_RESOURCE);
+    if (done == NULL) die("memory", LIMITER_RESOURCE);
     for (unsigned round = 0; round < 2 || now_us() < end; round++) {
         char name[64];
         double begin, spent;
         unsigned answered = 0;
+        limiter_t *limiter;
         limiter_request request = ask(-1);
 
         snprintf(name, sizeof name, "at-once-%u", round);
         begin = now_us();
+        limiter = open_limiter(name);
         for (unsigned i = 0; i < args.callers; i++) {
-            limiters[i] = open_limiter(name);
-            request.user_data = i;
-            if (limiter_submit(queue, limiters[i], &request, &out) != LIMITER_PENDING) die("submit", out.status);
+            if (limiter_submit(queue, limiter, &request, &out) != LIMITER_PENDING) die("submit", out.status);
         }
         while (answered < args.callers) {
             int32_t count = limiter_queue_poll(queue, done, BATCH, 10000);
             if (count <= 0) die("poll", count);
             for (int32_t i = 0; i < count; i++) {
                 if (done[i].status != LIMITER_OK) die("answer", done[i].status);
-                (void)limiter_release(limiters[done[i].user_data], done[i].permit);
+                (void)limiter_release(limiter, done[i].permit);
             }
             answered += (unsigned)count;
         }
         spent = now_us() - begin;
-        if (round > 0) { /* the first connects and brings the script */
+        if (round == 0) { /* it connects and brings the script */
+            tally.warm_up = args.callers;
+        } else {
             record_latency(spent);
             tally.decisions += args.callers, tally.admitted += args.callers;
             tally.seconds += spent / 1e6;
         }
-        for (unsigned i = 0; i < args.callers; i++) limiter_free(limiters[i]);
+        limiter_free(limiter);
     }
     answer(&tally, NULL);
 }
@@ -175,7 +176,7 @@ void run_semaphore(limiter_t *limiter) {
     size_t first = 0, last = 0, used = 1, room = 1u << 20;
     char *holds = malloc(room);
     limiter_request request = ask(-1);
-    tally tally = {0, 0, 0, 0};
+    tally tally = {0, 0, 0, 0, 0};
     double begin, end, now;
 
     if (done == NULL || asked == NULL || holds == NULL) die("memory", LIMITER_RESOURCE);

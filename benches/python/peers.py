@@ -61,7 +61,9 @@ async def main(role, work, callers, seconds, url, key, rate):
             else:
                 limits = [bucket(role, url, name, size, size, 0.001) for _ in range(callers)]
             await asyncio.gather(*[use(limit) for limit in limits])
-            if number > 0:
+            if number == 0:
+                tally["warm_up"] = callers
+            else:
                 count(began)
                 tally["seconds"] += time.monotonic() - began
             number += 1

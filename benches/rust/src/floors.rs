@@ -39,14 +39,15 @@ fn load(client: &Client, script: &Script) {
         .expect("the script loads");
 }
 
-/// One connection, as many tasks as there are callers, on the thread that also moves the bytes.
-pub fn multiplexed(args: &Args) -> Tally {
+/// One connection, as many tasks as there are callers: on `runtime`, which may be of the one thread that also
+/// moves the bytes, or of several, as usual.
+pub fn multiplexed(args: &Args, runtime: &mut Builder) -> Tally {
     let client = Client::open(args.url.as_str()).expect("a URL");
     let script = Script::new(BUCKET);
     load(&client, &script);
     let keys = Arc::new(Keys::of(args));
     let turn = Arc::new(AtomicUsize::new(0));
-    let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+    let runtime = runtime.enable_all().build().unwrap();
     runtime.block_on(async {
         let connection = client.get_multiplexed_async_connection().await.unwrap();
         let begin = Instant::now();

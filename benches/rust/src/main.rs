@@ -4,6 +4,8 @@ mod local;
 
 use std::time::{Duration, Instant};
 
+use tokio::runtime::Builder;
+
 pub struct Args {
     pub work: String,
     /// The number after the work's colon.
@@ -131,7 +133,8 @@ fn main() {
         rate: rate.parse().expect("a rate"),
     };
     let tally = match role.as_str() {
-        "multiplexed" => floors::multiplexed(&args),
+        "multiplexed" => floors::multiplexed(&args, &mut Builder::new_current_thread()),
+        "multiplexed-threads" => floors::multiplexed(&args, &mut Builder::new_multi_thread()),
         "block_on" => floors::block_on(&args),
         "socket" => floors::socket(&args),
         "pool" => floors::pool(&args),
