@@ -232,6 +232,7 @@ impl Scene<'_> {
         let held = self.take(permit);
         self.stats.released.add(1);
         self.say_release(&held);
+        self.ask_next(&held.key);
         Status::Ok
     }
 

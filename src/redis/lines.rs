@@ -27,6 +27,8 @@ pub(super) struct Line {
     pub booked: BTreeSet<u64>,
     /// Waits that are in the semaphore's queue, in the same order.
     pub queued: BTreeSet<u64>,
+    /// How many of others wait before those, as far as is known: less as they are granted.
+    pub ahead: u64,
     /// Permits that hold the semaphore.
     pub held: BTreeSet<u64>,
     /// What its state was called last.
@@ -121,6 +123,21 @@ impl Scene<'_> {
             line.flying = true;
             let item = self.with_moves(item);
             self.due.push(vec![item]);
+        }
+    }
+
+    /// Has a question sent in the same call as the one before it on this key, or right behind it.
+    pub fn enqueue_next(&mut self, key: &Arc<Key>, ops: Vec<Op>, then: Then) {
+        let item = self.item(key, ops, then);
+        match self.due.last_mut() {
+            Some(call) if call[0].key == *key && item.is_of(&call[0].key) && call.len() < MOST => {
+                call.push(item);
+            }
+            _ => {
+                let line = self.line(key);
+                assert!(line.flying, "something is before it");
+                line.queue.push_back(item);
+            }
         }
     }
 

@@ -8,7 +8,7 @@ use super::queued::{self, Life};
 use super::wire::Target;
 use crate::config::Own;
 use crate::limit::decide::Limits;
-use crate::limit::rule::Kind;
+use crate::limit::rule::{Kind, Rule};
 use crate::limit::weights::Weights;
 
 /// Limits under a name.
@@ -31,6 +31,12 @@ impl Named {
     /// Whether something of a semaphore is asked for.
     pub(super) fn holds(&self, weights: &Weights) -> bool {
         queued::holds(&self.limits, weights)
+    }
+
+    /// One at a time.
+    pub(super) fn is_lock(&self) -> bool {
+        let semaphore = |rule: &Rule| matches!(rule, Rule::Semaphore(rule) if rule.capacity() == 1);
+        matches!(self.limits.limits(), [limit] if semaphore(&limit.rule))
     }
 
     /// Not all that is taken comes back by a release.

@@ -20,6 +20,8 @@ use crate::limit::weights::Weights;
 
 /// How long after its deadline a wait may still hear that it was granted just before.
 const LAST_WORD: Span = Span::millis(30);
+/// So many permits go back at most before it is tried again whether the first wait is the next.
+const AHEAD: u64 = 16;
 
 /// What a wait for a semaphore has besides.
 pub(super) struct Hold {
@@ -145,6 +147,29 @@ impl Scene<'_> {
         self.urge(&key, vec![op], Then::Hold(serial, id));
     }
 
+    /// With a permit that goes back, the first wait of this process is asked for in the same call: it is
+    /// likely to get it. Not where others come before: then a note tells. Nor where several may hold: then
+    /// the grants of others may be on their way by notes, and would be heard of after a later one.
+    pub fn ask_next(&mut self, key: &Arc<Key>) {
+        let line = self.line(key);
+        if line.ahead > 0 {
+            line.ahead -= 1;
+            return;
+        }
+        let Some(&serial) = line.queued.first().filter(|_| key.named.is_lock()) else {
+            return;
+        };
+        let wait = &self.shard.waits[&serial];
+        let id = self.hold_of(serial).id;
+        if matches!(wait.stage, Stage::Queued)
+            && !self.shard.open.under_way(id)
+            && Arc::ptr_eq(&wait.key.named, &key.named)
+        {
+            let (key, op, id) = self.question(serial, wait.deadline);
+            self.enqueue_next(&key, vec![op], Then::Hold(serial, id));
+        }
+    }
+
     /// As long as a request for this id may be under way, it is to be kept out for so long.
     pub fn dead(&self, id: Id) -> Option<Span> {
         let timeout = self.redis.options.config.command_timeout;
@@ -226,6 +251,8 @@ impl Scene<'_> {
             self.give_up_id(serial);
             return self.anew(serial);
         }
+        let key = self.shard.waits[&serial].key.clone();
+        self.line(&key).ahead = 0;
         let permit = self.hold(serial, trip, &answer);
         self.hold_mut(serial).held = Some(permit);
         if answer.retry_after > Span::ZERO {
@@ -236,6 +263,11 @@ impl Scene<'_> {
     }
 
     fn is_queued(&mut self, serial: u64, answer: Answer) {
+        let key = self.shard.waits[&serial].key.clone();
+        let line = self.line(&key);
+        if line.queued.first().is_none_or(|first| *first >= serial) {
+            line.ahead = answer.position.min(AHEAD);
+        }
         self.hold_mut(serial).heard = Some(answer);
         let wait = self.shard.waits.get_mut(&serial).expect("it waits");
         if matches!(wait.stage, Stage::Asked) {

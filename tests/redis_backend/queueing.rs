@@ -382,16 +382,16 @@ fn too_many_waits_and_completions_that_nobody_takes_are_refused() {
 fn a_note_that_may_not_be_published_tears_nothing() {
     let server = Server::start();
     server.ask::<()>(&["ACL", "SETUSER", "default", "-publish"]);
-    let client = open(&server.url());
-    let limiter = limiter(&client, "s", &[semaphore(1)]);
-    let queue = ClientQueue::new(&client).unwrap();
-    let mut held = acquire(&limiter, &within(0)).permit;
+    // By turns, so that no release's answer tells of the grant.
+    let both = [1, 2].map(|_| Waiter::on(&server.url(), 1));
+    let mut held = acquire(&both[0].limiter, &within(0)).permit;
     for round in 0..3 {
-        let waiting = queue.submit(&limiter, &within(60_000)).unwrap();
+        let (here, there) = (&both[round % 2], &both[(round + 1) % 2]);
+        let waiting = there.queue.submit(&there.limiter, &within(60_000)).unwrap();
         queued(&server, 1);
-        assert_eq!(limiter.release(held), Ok(Status::Ok));
+        assert_eq!(here.limiter.release(held), Ok(Status::Ok));
         // Nobody tells; the heartbeat finds it out.
-        let granted = next(&queue);
+        let granted = next(&there.queue);
         assert_eq!(
             (granted.op, granted.status),
             (waiting.op, Status::Ok),
@@ -399,10 +399,35 @@ fn a_note_that_may_not_be_published_tears_nothing() {
         );
         held = granted.permit;
     }
-    assert_eq!(limiter.release(held), Ok(Status::Ok));
+    assert_eq!(both[1].limiter.release(held), Ok(Status::Ok));
     eventually("it is given back", secs(20), || {
-        limiter
+        both[0]
+            .limiter
             .peek(&weigh(1))
             .is_ok_and(|it| it.status == Status::Ok)
     });
+}
+
+#[test]
+fn a_process_hands_a_permit_to_its_own_next_wait_in_one_call() {
+    const WAITS: u64 = 40;
+    let server = Server::start();
+    let Waiter {
+        client,
+        limiter,
+        queue,
+    } = Waiter::on(&server.url(), 1);
+    let mut held = acquire(&limiter, &within(0)).permit;
+    for _ in 0..WAITS {
+        queue.submit(&limiter, &within(60_000)).unwrap();
+    }
+    queued(&server, WAITS as usize);
+    let before = client.stats().unwrap().backend_calls;
+    for _ in 0..WAITS {
+        assert_eq!(limiter.release(held), Ok(Status::Ok));
+        held = next(&queue).permit;
+    }
+    // Two for each would be 80; the heartbeat has a few of its own.
+    let calls = client.stats().unwrap().backend_calls - before;
+    assert!((WAITS..WAITS * 3 / 2).contains(&calls), "{calls}");
 }
