@@ -203,7 +203,10 @@ local function reconfigure(limits, from, key, now)
   for i, limit in ipairs(limits) do
     if limit.text ~= from[i].text then
       changed = true
-      if limit.kind.reconfigure then
+      -- It may have been forgotten, or not: that makes no difference.
+      if needed <= now and not limit.holds then
+        key.states[i] = limit.kind.fresh(limit.rule, now)
+      elseif limit.kind.reconfigure then
         limit.kind.reconfigure(limit.rule, from[i].rule, key.states[i], now, base)
       end
     end
@@ -218,7 +221,7 @@ local function figures(limits, key, now, index)
   for i, one in ipairs(limits) do
     if not index or index == i then
       local l, r, a = one.kind.figures(one.rule, key.states[i], now, base)
-      if base > now and not one.holds then r, a = 0, a + base - now end
+      if base > now and (key.blocked > now or not one.holds) then r, a = 0, a + base - now end
       if not remaining or r < remaining then limit, remaining, reset, which = l, r, a, i end
     end
   end

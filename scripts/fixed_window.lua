@@ -70,7 +70,7 @@ end
 
 local function reconfigure(p, from, s, now, base)
   s[1], s[2] = window_advance(from, s, base)
-  if p.by_clock then s[1] = window_start(p, base) end
+  if p.by_clock or s[1] + p.window <= base then s[1] = window_start(p, base) end
   windows.clear(s, 2)
 end
 

@@ -218,10 +218,22 @@ function holders_of.begin(limits, key, known, now, answer, next_arg, next_weight
     return ends
   end
 
-  -- Until so much that is held has ended that it would pass; of more than MOST permits not before the
-  -- last of those has.
+  -- All but the semaphores: when they would let it pass.
+  local function soonest(weights)
+    local rates, nothing = {}, true
+    for i, limit in ipairs(limits) do
+      rates[i] = limit.holds and 0 or weights[i]
+      nothing = nothing and rates[i] == 0
+    end
+    if nothing then return base_of(key, now) end
+    local _, _, at = decide(limits, key, now, rates, false)
+    return max(at, now)
+  end
+
+  -- Until so much that is held has ended that it would pass, and all else lets it; of more than MOST permits
+  -- not before the last of those has.
   local function release_hint(weights)
-    if now < people[GRACE] then return people[GRACE] - now end
+    if now < people[GRACE] then return max(people[GRACE], soonest(weights)) - now end
     local used, ends = {}, first_ends()
     local hint = ends[MOST] and ends[MOST][1] - now or people[LONGEST]
     for i, limit in ipairs(limits) do used[i] = limit.holds and key.states[i][1] end
@@ -242,7 +254,7 @@ function holders_of.begin(limits, key, known, now, answer, next_arg, next_weight
     for i, limit in ipairs(limits) do
       if limit.holds then key.states[i][1] = used[i] end
     end
-    return max(1, hint)
+    return max(1, hint, soonest(weights) - now)
   end
 
   local function refuse(outcome, index, at, weights)
@@ -258,18 +270,6 @@ function holders_of.begin(limits, key, known, now, answer, next_arg, next_weight
       return 'release', semaphore, at
     end
     return outcome, index, at
-  end
-
-  -- The rates alone: when they would let it pass.
-  local function rates_at(weights)
-    local rates, nothing = {}, true
-    for i, limit in ipairs(limits) do
-      rates[i] = limit.holds and 0 or weights[i]
-      nothing = nothing and rates[i] == 0
-    end
-    if nothing then return now end
-    local _, _, at = decide(limits, key, now, rates, false)
-    return max(at, now)
   end
 
   local function granted(id, one, span)
@@ -304,7 +304,7 @@ function holders_of.begin(limits, key, known, now, answer, next_arg, next_weight
       local text = hold(id, weights, channel, booking, span + allowance)
       return answer('O', nil, at - now, at, people[FENCE], 0, text)
     end
-    if outcome ~= 'release' or wait == 0 or rates_at(weights) > till then
+    if outcome ~= 'release' or wait == 0 or soonest(weights) > till then
       return refuse(outcome, index, at, weights)
     end
     people[TICKET] = people[TICKET] + 1

@@ -99,7 +99,8 @@ local function reconfigure(p, from, s, now, base)
   if s[5] > 0 then s[3], s[4] = s[3] + 1, 0 end
   local owed, anchor = interval_advance(from, s, base)
   local most = max(floor(MAX_DEBT / p.period) * p.refill, p.capacity)
-  s[1], s[2] = min(max(0, owed - max(0, from.capacity - p.capacity)), most), anchor
+  local kept = max(0, owed - max(0, from.capacity - p.capacity))
+  s[1], s[2] = min(kept + max(0, p.capacity - from.capacity), most), anchor
 end
 
 kinds.I = {

@@ -101,17 +101,19 @@ local function raise(p, s, base, c, actual, now)
   c[2], c[3] = tick_add(c[2], c[3], tus, trem, n)
 end
 
--- Carries what is owed over from other parameters.
+-- Carries the tokens, or the debt, over from other parameters; new room is empty.
 local function reconfigure(p, from, s, now, base)
   if s[6] > 0 then s[3], s[4], s[5] = s[3] + 1, 0, 0 end
   local us, rem = tick_sub(s[1], s[2], base, 0, from.n)
   local lost = max(0, from.capacity - p.capacity)
+  local gus, grem = cost(max(0, p.capacity - from.capacity), p.n, p.p)
   if p.n == from.n and p.p == from.p then
     local lus, lrem = cost(lost, p.n, p.p)
     us, rem = tick_sub(us, rem, lus, lrem, p.n)
   else
     us, rem = cost(max(0, brings_up(us, rem, from.n, from.p) - lost), p.n, p.p)
   end
+  us, rem = tick_add(us, rem, gus, grem, p.n)
   us, rem = tick_add(base, 0, us, rem, p.n)
   s[1], s[2] = tick_min(us, rem, base + MAX_DEBT, 0)
 end

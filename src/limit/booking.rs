@@ -2,6 +2,7 @@
 use crate::limit::key::KeyState;
 use crate::limit::rule::Charge;
 use crate::limit::time::{Span, Time};
+use crate::limit::weights::Weights;
 
 /// What a committed request took: needed to cancel it, to settle it and to release what it holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -61,6 +62,18 @@ impl Booking {
 
     pub fn put_off(&mut self, by: Span) {
         self.at = self.at + by;
+    }
+
+    /// What it took, without what it holds.
+    pub(super) fn rates(&self) -> Weights {
+        let rate = |charge: &Charge| match charge {
+            Charge::Semaphore(_) => 0,
+            charge => charge.weight(),
+        };
+        match self.charges.all() {
+            [charge] => Weights::One(rate(charge)),
+            charges => Weights::Each(charges.iter().map(rate).collect()),
+        }
     }
 
     /// Something is held that has to be released.

@@ -4,7 +4,15 @@ use crate::limit::bounds::MAX_AHEAD;
 use crate::limit::decide::{KeyState, Limits, Outcome};
 use crate::limit::rule::{Charge, Kind};
 use crate::limit::time::{Span, Time};
-use crate::limit::weights::Weights;
+
+/// The least common multiple.
+fn common(a: u64, b: u64) -> Option<u64> {
+    let (mut divisor, mut rest) = (a, b);
+    while rest > 0 {
+        (divisor, rest) = (rest, divisor % rest);
+    }
+    (a / divisor).checked_mul(b)
+}
 
 impl Limits {
     /// Admits nothing before `until`. Bookings that are made stay; see [`rebook`](Limits::rebook).
@@ -24,20 +32,34 @@ impl Limits {
         bookings.any(|booking| booking.epoch != key.epoch())
     }
 
-    /// Moves all that is booked, and with it all that was taken: nothing passes earlier for it, nor closer
-    /// together. Bookings keep what they took, and can be neither cancelled nor settled any more.
-    pub fn put_off(&self, key: &mut KeyState, by: Span) {
+    /// Moves all that is booked from `first` on, and with it all that was taken: nothing passes earlier for it,
+    /// nor closer together. Bookings keep what they took, and can be neither cancelled nor settled any more.
+    /// Answers by how much: at least so much, and by whole windows where those have their places. `None`,
+    /// and nothing is moved, where some of it has to stay, or it is better booked after all that there is.
+    pub fn put_off(&self, key: &mut KeyState, first: Time, by: Span) -> Option<Span> {
+        let (fixed, booked) = key
+            .ahead
+            .as_ref()
+            .map_or((Time(0), Time(0)), |a| (a.fixed_until, a.booked_until));
+        let windows = self.limits().iter().filter_map(|l| l.rule.windows());
+        let step = windows.fold(Some(1), |step, window| common(step?, window.0));
+        let whole = Span(by.0.checked_next_multiple_of(step?)?);
+        if fixed > first || whole > by.max(booked.since(first)) {
+            return None;
+        }
         for (limit, state) in self.limits().iter().zip(key.states.all_mut()) {
-            limit.rule.put_off(state, by);
+            limit.rule.put_off(state, whole);
         }
         let needed = self.rates_fresh_at(key);
         let ahead = key.ahead_mut();
-        ahead.booked_until = ahead.booked_until + by;
+        ahead.booked_until = ahead.booked_until + whole;
         ahead.next_epoch(needed);
+        Some(whole)
     }
 
     /// Takes back what bookings took of rates, for each to be booked anew. They are not due yet, and in
-    /// their order. Of one that others have booked after, the slot passes unused.
+    /// their order. Of one that others have booked after, and of one that was made under limits that are
+    /// over, the slot passes unused.
     pub fn unbook<'b>(
         &self,
         key: &mut KeyState,
@@ -59,14 +81,7 @@ impl Limits {
         booking: &Booking,
         latest: Time,
     ) -> Result<Booking, Outcome> {
-        let rate = |charge: &Charge| match charge {
-            Charge::Semaphore(_) => 0,
-            charge => charge.weight(),
-        };
-        let weights = match booking.charges.all() {
-            [charge] => Weights::One(rate(charge)),
-            charges => Weights::Each(charges.iter().map(rate).collect()),
-        };
+        let weights = booking.rates();
         let at = match self.decide(key, now, &weights).outcome {
             Outcome::Never => return Err(Outcome::Never),
             Outcome::Later(at) | Outcome::TooFar(at) => at.max(booking.at),
@@ -109,13 +124,25 @@ impl Limits {
         let base = key.base(now);
         let needed = from.rates_fresh_at(key);
         let pairs = self.limits().iter().zip(from.limits());
+        let mut moved = true;
         for ((limit, old), state) in pairs.zip(key.states.all_mut()) {
-            if limit.rule != old.rule {
+            if limit.rule == old.rule {
+                continue;
+            }
+            moved &= limit.rule.windows() == old.rule.windows();
+            // It may have been forgotten, or not: that makes no difference.
+            if needed <= now && limit.rule.kind() != Kind::Semaphore {
+                *state = limit.rule.fresh(now);
+            } else {
                 limit.rule.reconfigure(&old.rule, state, now, base);
             }
         }
         if !self.same_rules(from) {
-            key.ahead_mut().next_epoch(needed);
+            let ahead = key.ahead_mut();
+            ahead.next_epoch(needed);
+            if !moved {
+                ahead.fixed_until = ahead.booked_until;
+            }
         }
     }
 

@@ -361,12 +361,14 @@ impl Limits {
     }
 
     /// Which limit it is and its numbers: the one at `index`, or the tightest, at the time the next call can
-    /// be admitted at the earliest. While that is ahead, nothing remains of what is counted by time.
+    /// be admitted at the earliest. While that is ahead, nothing remains of what is counted by time; under a
+    /// penalty, nothing at all.
     pub fn figures(&self, key: &KeyState, now: Time, index: Option<usize>) -> (usize, Figures) {
         let base = key.base(now);
+        let blocked = key.blocked_until() > now;
         let one = |(i, (limit, state)): (usize, (&Limit, &State))| {
             let mut figures = limit.rule.figures(state, now, base);
-            if base > now && limit.rule.kind() != Kind::Semaphore {
+            if base > now && (blocked || limit.rule.kind() != Kind::Semaphore) {
                 figures.remaining = 0;
                 figures.reset_after = figures.reset_after + base.since(now);
             }

@@ -47,11 +47,6 @@ pub fn aligned(at: Time, window: Span) -> Time {
     Time(at.0 - at.0 % window.0)
 }
 
-/// `span` in whole windows, rounded up.
-pub fn whole(span: Span, window: Span) -> Span {
-    Span(span.0.div_ceil(window.0) * window.0)
-}
-
 impl FixedWindow {
     pub fn new(limit: u64, window: Span, align: Align) -> Result<FixedWindow, String> {
         bounds::check_capacity(limit)?;
@@ -152,19 +147,6 @@ impl FixedWindow {
         }
     }
 
-    /// By whole windows, where they have their places.
-    pub fn put_off(&self, state: &mut Windows<Window>, by: Span) {
-        let by = match self.align {
-            Align::Clock => whole(by, self.window),
-            Align::FirstUse => by,
-        };
-        let Window { start, used } = state.latest;
-        *state = Windows::new(Window {
-            start: start + by,
-            used,
-        });
-    }
-
     pub fn figures(&self, state: Window, at: Time) -> Figures {
         let state = self.advance(state, at);
         Figures {
@@ -177,11 +159,12 @@ impl FixedWindow {
         }
     }
 
-    /// What was used in the window under way counts in the new window under way.
+    /// What was used in the window under way counts in the new window under way; one that would be over, being
+    /// shorter, begins now: some of it may have been used just now.
     pub fn reconfigure(&self, from: &FixedWindow, state: &mut Windows<Window>, base: Time) {
         let mut window = from.advance(state.latest, base);
-        if self.align == Align::Clock {
-            window.start = aligned(base, self.window);
+        if self.align == Align::Clock || window.start + self.window <= base {
+            window.start = self.start(base);
         }
         *state = Windows::new(window);
     }

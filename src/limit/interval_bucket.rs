@@ -210,7 +210,8 @@ impl IntervalBucket {
     pub fn reconfigure(&self, from: &IntervalBucket, state: &mut Filling, base: Time) {
         *state = from.advance(*state, base);
         let lost = from.capacity.saturating_sub(self.capacity);
-        state.owed = state.owed.saturating_sub(lost);
+        let gained = self.capacity.saturating_sub(from.capacity);
+        state.owed = state.owed.saturating_sub(lost) + gained;
         let periods = MAX_DEBT.0 / self.period;
         let most = muldiv(periods, self.refill, 1).0.max(self.capacity);
         state.owed = state.owed.min(most);

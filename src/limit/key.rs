@@ -54,7 +54,7 @@ impl KeyState {
     }
 
     /// When the next call can be admitted at the earliest.
-    pub(super) fn base(&self, now: Time) -> Time {
+    pub fn base(&self, now: Time) -> Time {
         match &self.ahead {
             None => now,
             Some(ahead) => ahead.base(now),
@@ -69,6 +69,12 @@ impl KeyState {
     /// Until when the key is penalized; zero where it is not.
     pub fn blocked_until(&self) -> Time {
         self.ahead.as_ref().map_or(Time(0), |a| a.blocked_until)
+    }
+
+    /// What was booked until then was told for good.
+    pub fn fix(&mut self, at: Time) {
+        let ahead = self.ahead_mut();
+        ahead.fixed_until = ahead.fixed_until.max(at);
     }
 
     pub(super) fn ahead_mut(&mut self) -> &mut Ahead {

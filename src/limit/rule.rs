@@ -3,7 +3,7 @@
 //!
 //! All rules are monotone: what is admissible at some time is admissible at every later time unless
 //! something is charged in between. And they see time run forward: `at` never decreases.
-use crate::limit::fixed_window::{FixedWindow, Window, WindowCharge};
+use crate::limit::fixed_window::{Align, FixedWindow, Window, WindowCharge};
 use crate::limit::interval_bucket::{Filling, IntervalBucket, IntervalCharge};
 use crate::limit::ledger::{Ledger, Ledgered, Mark};
 use crate::limit::pacer::{Paced, Pacer, PacerCharge};
@@ -455,7 +455,16 @@ impl Rule {
         }
     }
 
-    /// All that was taken, and is still owed, is taken so much later.
+    /// The windows it counts in, if those have their places in time.
+    pub fn windows(&self) -> Option<Span> {
+        match self {
+            Rule::FixedWindow(rule) if rule.align() == Align::Clock => Some(rule.window()),
+            Rule::SlidingCounter(rule) => Some(rule.window()),
+            _ => None,
+        }
+    }
+
+    /// All that was taken, and is still owed, is taken so much later: by whole [windows](Rule::windows).
     pub fn put_off(&self, state: &mut State, by: Span) {
         match (self, state.plain_mut()) {
             (_, State::Nothing | State::Semaphore(_)) => {}
@@ -466,9 +475,17 @@ impl Rule {
                 paced.envelope.us += by.0;
             }
             (_, State::SlidingLog(log)) => log.put_off(by),
-            (Rule::FixedWindow(rule), State::FixedWindow(windows)) => rule.put_off(windows, by),
-            (Rule::SlidingCounter(rule), State::SlidingCounter(counts)) => rule.put_off(counts, by),
-            (rule, state) => mixed_up(rule, state),
+            (_, State::FixedWindow(windows)) => {
+                let Window { start, used } = windows.latest;
+                let start = start + by;
+                **windows = Windows::new(Window { start, used });
+            }
+            (_, State::SlidingCounter(windows)) => {
+                let counts = windows.latest;
+                let start = counts.start + by;
+                **windows = Windows::new(Counts { start, ..counts });
+            }
+            (_, State::Ledgered(_)) => unreachable!("past its ledger"),
         }
     }
 

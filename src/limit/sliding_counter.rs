@@ -1,7 +1,7 @@
 //! Sliding counter: about `limit` units in any window, in constant memory. Counted are the current
 //! window and the share of the previous one that a sliding window still covers, rounded up.
 use crate::limit::bounds::{self, MAX_COUNT};
-use crate::limit::fixed_window::{aligned, whole};
+use crate::limit::fixed_window::aligned;
 use crate::limit::rate::muldiv;
 use crate::limit::rule::{Figures, Wait};
 use crate::limit::time::{Span, Time};
@@ -157,15 +157,6 @@ impl SlidingCounter {
             weight = actual;
         }
         charge.weight = weight;
-    }
-
-    /// By whole windows.
-    pub fn put_off(&self, state: &mut Windows<Counts>, by: Span) {
-        let counts = state.latest;
-        *state = Windows::new(Counts {
-            start: counts.start + whole(by, self.window),
-            ..counts
-        });
     }
 
     pub fn figures(&self, state: Counts, at: Time) -> Figures {

@@ -202,16 +202,19 @@ impl TokenBucket {
         }
     }
 
-    /// Carries what is owed over to this bucket from another: the tokens that are there stay, as far as
-    /// they fit; room that is new is full; a price that changed is paid for what is owed.
+    /// Carries the tokens that are there, or the debt, over to this bucket from another, as far as they fit.
+    /// Room that is new is empty, else to lower the capacity and to raise it again would make tokens; a price
+    /// that changed is paid for what is owed.
     pub fn reconfigure(&self, from: &TokenBucket, tat: &mut Tick, base: Time) {
         let owed = from.rate.sub(*tat, Tick::at(base));
         let lost = from.capacity.saturating_sub(self.capacity);
+        let gained = self.capacity.saturating_sub(from.capacity);
         let owed = if self.rate == from.rate {
-            self.rate.sub(owed, self.rate.cost(lost))
+            let kept = self.rate.sub(owed, self.rate.cost(lost));
+            self.rate.add(kept, self.rate.cost(gained))
         } else {
             let units = from.rate.brings_up(owed).saturating_sub(lost);
-            self.rate.cost(units)
+            self.rate.add(self.rate.cost(units), self.rate.cost(gained))
         };
         let most = Tick::at(base + MAX_DEBT);
         *tat = self.rate.add(Tick::at(base), owed).min(most);

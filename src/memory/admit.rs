@@ -223,16 +223,14 @@ impl Scene<'_> {
         verdict
     }
 
-    /// When a wait for a release can end at the earliest: that is as soon as the rates allow.
+    /// When a wait for a release can end at the earliest: that is as soon as all but the semaphores allow.
     fn soonest(&self, key: &Key, weights: &Weights) -> Time {
         let limits = &key.named.limits;
-        if limits.limits().len() == 1 {
-            return self.now;
-        }
         let rates = limits.of_rates(weights);
         match limits.decide(&key.state, self.now, &rates).outcome {
             Outcome::Later(at) | Outcome::TooFar(at) => at,
-            _ => self.now,
+            // Of nothing but semaphores.
+            _ => key.state.base(self.now),
         }
     }
 
@@ -254,7 +252,12 @@ impl Scene<'_> {
             .limits
             .commit(&mut key.state, self.now, at, weights);
         let (permit, fence) = match asker {
-            Asker::Pace => (self.paced(key, booking), 0),
+            Asker::Pace => {
+                if at > self.now {
+                    key.state.fix(at);
+                }
+                (self.paced(key, booking), 0)
+            }
             Asker::Sink(sink) => {
                 let tell = Tell::of(sink, 0, request.user_data);
                 self.permit(key, booking, &terms, tell)
@@ -321,13 +324,16 @@ impl Scene<'_> {
     /// Why not, and when to come back.
     pub fn refusal(&self, key: &Key, weights: &Weights, verdict: Verdict) -> Decision {
         let hint = match verdict.outcome {
-            Outcome::Release => self.release_hint(key, weights),
+            Outcome::Release => {
+                let soonest = self.soonest(key, weights).since(self.now);
+                self.release_hint(key, weights).max(soonest)
+            }
             _ => Span::ZERO,
         };
         refusal(&key.named, &key.state, self.now, verdict, hint)
     }
 
-    /// When what is held may have come back. Exact where leases that are not renewed tell and nobody is
+    /// When what is held may have come back, whatever else is in the way. Exact where leases that are not renewed tell and nobody is
     /// waiting, unless more than MOST of them have to end: then it is when the last of those does, to ask
     /// again. A permit that is renewed can come back any time, and its lease is as good a guess as any.
     fn release_hint(&self, key: &Key, weights: &Weights) -> Span {
@@ -345,11 +351,7 @@ impl Scene<'_> {
         for (n, &(ends, serial)) in ending.take(MOST).enumerate() {
             in_use.release(self.book.held[&serial].booking());
             if limits.fits(&in_use, weights) {
-                let rates = limits.of_rates(weights);
-                return match limits.decide(&key.state, ends, &rates).outcome {
-                    Outcome::Later(at) | Outcome::TooFar(at) => at.since(self.now),
-                    _ => ends.since(self.now),
-                };
+                return ends.since(self.now);
             }
             if n + 1 == MOST {
                 hint = ends.since(self.now);

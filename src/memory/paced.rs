@@ -14,6 +14,8 @@ pub(super) struct Paced {
     /// When their times come.
     due: BTreeSet<(Time, u64)>,
     of_key: BTreeSet<(KeyId, u64)>,
+    /// Of these keys those before a serial are forgotten, and still to be dropped.
+    ended: Vec<(KeyId, u64)>,
 }
 
 impl Paced {
@@ -32,7 +34,7 @@ impl Paced {
         if self.records.len() > Paced::MOST
             && let Some(&(_, last)) = self.due.last()
         {
-            self.take(last);
+            self.drop_one(last);
         }
     }
 
@@ -41,29 +43,46 @@ impl Paced {
         let over = |&(at, _): &(Time, u64)| at <= now;
         let first = self.due.first().copied().filter(over);
         if let Some((_, serial)) = first.filter(|_| self.records.len() > Paced::KEPT) {
-            self.take(serial);
+            self.drop_one(serial);
         }
     }
 
     pub fn get_mut(&mut self, serial: u64) -> Option<&mut Spent> {
-        self.records.get_mut(&serial)
+        let spent = self.records.get_mut(&serial)?;
+        let mut ended = self.ended.iter();
+        let over = ended.any(|(key, before)| serial < *before && *key == spent.key());
+        (!over).then_some(spent)
     }
 
     pub fn take(&mut self, serial: u64) -> Option<Spent> {
+        self.get_mut(serial)?;
+        self.drop_one(serial)
+    }
+
+    fn drop_one(&mut self, serial: u64) -> Option<Spent> {
         let spent = self.records.remove(&serial)?;
         self.due.remove(&(spent.at(), serial));
         self.of_key.remove(&(spent.key(), serial));
         Some(spent)
     }
 
-    /// Forgets those of a key.
-    pub fn forget(&mut self, key: KeyId) {
-        let theirs = |paced: &Paced| {
-            let first = paced.of_key.range((key, 0)..).next().copied();
-            first.filter(|(of, _)| *of == key)
-        };
-        while let Some((_, serial)) = theirs(self) {
-            self.take(serial);
+    /// Forgets those of a key that have serials before this one. They are dropped by and by.
+    pub fn forget(&mut self, key: KeyId, before: u64) {
+        self.ended.retain(|(of, _)| *of != key);
+        self.ended.push((key, before));
+    }
+
+    /// Drops so many of the forgotten.
+    pub fn drop_ended(&mut self, most: usize) {
+        for _ in 0..most {
+            let Some(&(key, before)) = self.ended.first() else {
+                return;
+            };
+            let first = self.of_key.range((key, 0)..(key, before)).next().copied();
+            match first {
+                Some((_, serial)) => drop(self.drop_one(serial)),
+                None => drop(self.ended.remove(0)),
+            }
         }
     }
 

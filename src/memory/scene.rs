@@ -99,7 +99,7 @@ impl Shard {
     }
 }
 
-/// Records of ended permits that one call drops.
+/// Records of ended permits that one call drops, and of paced ones.
 const SWEPT: usize = 32;
 
 impl Memory {
@@ -138,6 +138,7 @@ impl Memory {
             rest: BTreeSet::new(),
         };
         scene.drop_ended(SWEPT);
+        scene.book.paced.drop_ended(SWEPT);
         scene.book.calls += 1;
         if scene.book.calls == CALLS {
             scene.book.calls = 0;

@@ -154,7 +154,9 @@ impl Scene<'_> {
         if let Some(named) = newest.filter(|newest| newest.rules() == rules) {
             let mut key = Key::fresh(id, named, now);
             spent.correct(&mut key, now, actual);
-            self.insert(keys, key);
+            if !key.is_forgettable(now) {
+                self.insert(keys, key);
+            }
         }
         Some(())
     }

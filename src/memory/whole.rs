@@ -29,13 +29,17 @@ impl Scene<'_> {
         let first = self.moved_first(key, until);
         let old = first.is_some() && key.named.limits.has_old(&key.state, self.booked(key));
         // Under the limits it was booked under: they may change now.
-        let unbooked = match first {
+        let mut unbooked = match first {
             Some(_) if !old => self.unbook(key),
             _ => Vec::new(),
         };
         self.adopt(key, named);
         if let Some(first) = first.filter(|_| old) {
-            self.put_off(key, until.since(first));
+            let limits = &key.named.limits;
+            match limits.put_off(&mut key.state, first, until.since(first)) {
+                Some(by) => self.put_off(key, by),
+                None => unbooked = self.unbook(key),
+            }
         }
         key.named.limits.penalize(&mut key.state, self.now, until);
         self.rebook(key, unbooked);
@@ -59,9 +63,8 @@ impl Scene<'_> {
         })
     }
 
-    /// Moves what is booked as it is, in one go as for [`Scene::rebook`].
+    /// Moves those whose bookings were moved as they are, in one go as for [`Scene::rebook`].
     fn put_off(&mut self, key: &mut Key, by: Span) {
-        key.named.limits.put_off(&mut key.state, by);
         let serials = key.live.iter().flat_map(|live| &live.booked);
         let serials: Vec<u64> = serials.copied().collect();
         let mut late = Vec::new();
@@ -138,7 +141,8 @@ impl Scene<'_> {
         }
         // Also of a key that was as new and has been forgotten.
         self.book.recent.forget(|spent| spent.key() == id);
-        self.book.paced.forget(id);
+        self.book.paced.forget(id, self.book.next_serial);
+        self.book.paced.drop_ended(ENDED);
         let Some(key) = key else { return };
         key.named.limits.reset(&mut key.state, self.now);
         let Some(live) = &mut key.live else { return };

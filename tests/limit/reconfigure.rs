@@ -59,15 +59,51 @@ fn b_133_b_134_a_semaphore_takes_its_new_size_at_once() {
 }
 
 #[test]
-fn raising_adds_the_new_room_and_keeps_the_debt() {
-    let mut key = Key::of(bucket(10, 1, HOUR));
-    key.drain();
-    reopened(bucket(15, 1, HOUR), &mut key);
+fn raising_adds_room_that_is_empty_and_keeps_what_is_there() {
+    for rule in [bucket, |n, m, period| interval(n, m, period, false)] {
+        let mut key = Key::of(rule(10, 1, HOUR));
+        key.take(7).ok();
+        reopened(rule(15, 1, HOUR), &mut key);
+        assert_eq!(key.remaining(), 3);
+        reopened(rule(2, 1, HOUR), &mut key);
+        assert_eq!(key.remaining(), 2);
+        reopened(rule(20, 1, HOUR), &mut key);
+        assert_eq!(key.drain(), 2);
+        assert_eq!(key.take(1).retry_after(), HOUR);
+    }
+}
+
+/// It could have been forgotten, and would be full then.
+#[test]
+fn a_bucket_that_is_as_new_is_full_under_other_limits_too() {
+    for rule in [bucket, |n, m, period| interval(n, m, period, false)] {
+        let mut key = Key::of(rule(10, 1, SEC));
+        reopened(rule(15, 1, SEC), &mut key);
+        assert_eq!(key.remaining(), 15);
+        key.take(3).ok();
+        key.advance(3 * SEC);
+        reopened(rule(30, 1, 2 * SEC), &mut key);
+        assert_eq!(key.remaining(), 30);
+        key.take(30).ok();
+        reopened(rule(1, 1, 2 * SEC), &mut key);
+        // Full again, but not as new: there were limits under which it would not be.
+        key.advance(59 * SEC);
+        assert_eq!(key.remaining(), 1);
+        reopened(rule(30, 1, 2 * SEC), &mut key);
+        assert_eq!(key.remaining(), 1);
+    }
+}
+
+/// A window made shorter does not end in the past, with what was used in it a moment ago.
+#[test]
+fn a_window_from_first_use_that_is_shortened_still_counts() {
+    let mut key = Key::of(fixed_from_first_use(5, HOUR));
+    key.take(1).ok();
+    key.advance(HOUR / 2).take(4).ok();
+    reopened(fixed_from_first_use(5, HOUR / 60), &mut key);
+    assert_eq!(key.drain(), 0);
+    key.advance(HOUR / 60);
     assert_eq!(key.drain(), 5);
-    // A full bucket stays full.
-    let mut key = Key::of(bucket(10, 1, HOUR));
-    reopened(bucket(15, 1, 2 * HOUR), &mut key);
-    assert_eq!(key.remaining(), 15);
 }
 
 #[test]
@@ -77,10 +113,10 @@ fn debt_is_kept() {
         let mut booking = key.take(10).ok();
         key.settle(&mut booking, 50);
         reopened(rule(20, 10, SEC), &mut key);
-        assert_eq!(key.take(1).retry_after().div_ceil(SEC), 4);
+        assert_eq!(key.take(1).retry_after().div_ceil(SEC), 5);
         assert_eq!(
             key.figures().reset_after,
-            limiter::limit::time::Span(5 * SEC)
+            limiter::limit::time::Span(6 * SEC)
         );
     }
 }
@@ -91,7 +127,6 @@ fn a_fraction_that_accrued_is_kept_at_the_same_rate() {
     key.take(10).ok();
     key.advance(900 * MS);
     reopened(bucket(20, 1, SEC), &mut key);
-    key.take(10).ok();
     assert_eq!(key.take(1).retry_after(), 100 * MS);
 }
 
@@ -142,9 +177,9 @@ fn old_permits_are_released_but_not_settled() {
 proptest! {
     #![proptest_config(cases(2_000))]
 
-    /// Whatever changes to whatever: units owed are kept, clamped to what the new capacity leaves.
+    /// Whatever changes to whatever: the tokens are kept, as far as they fit.
     #[test]
-    fn a_bucket_owes_the_same_units_at_any_price(
+    fn a_bucket_keeps_its_tokens_at_any_price(
         (c0, r0, p0) in bucket_terms(),
         (c1, r1, p1) in bucket_terms(),
         taken in any::<u64>(),
@@ -156,9 +191,9 @@ proptest! {
         }
         let tokens = c0 - taken;
         reopened(bucket(c1, r1, p1), &mut key);
-        let expected = match c1 >= c0 {
-            true => tokens + (c1 - c0),
-            false => tokens.min(c1),
+        let expected = match taken {
+            0 => c1,
+            _ => tokens.min(c1),
         };
         prop_assert_eq!(key.remaining(), expected);
         if expected > 0 {
@@ -167,6 +202,44 @@ proptest! {
         prop_assert!(!key.take(1).is_ok());
         prop_assert_eq!(key.figures().reset_after.0 as u128,
             (c1 as u128 * p1 as u128).div_ceil(r1 as u128));
+    }
+
+    /// Back and forth between any terms never yields more than the largest of them allow, between any two
+    /// takes, also where keys that are as new are forgotten.
+    #[test]
+    fn toggled_buckets_mint_nothing(
+        steps in prop::bool::ANY,
+        terms in prop::collection::vec((1u64..20, 1u64..5, 1u64..60), 2..5),
+        calls in prop::collection::vec(
+            (any::<prop::sample::Index>(), 1u64..20, 0u64..60, prop::bool::ANY), 1..40),
+    ) {
+        let rule = |(n, m, period): (u64, u64, u64)| match steps {
+            true => interval(n, m, period, false),
+            false => bucket(n, m, period),
+        };
+        let capacity = terms.iter().map(|t| t.0).max().unwrap();
+        // Of steps, the last of those before may come at once with the first of those after.
+        let brings = |us: u64| {
+            let most = terms.iter().map(|t| (us * t.1).div_ceil(t.2) + u64::from(steps) * 4).max();
+            most.unwrap()
+        };
+        let mut key = Key::of(rule(terms[0]));
+        let mut taken: Vec<(limiter::limit::time::Time, u64)> = Vec::new();
+        for (pick, weight, gap, forget) in &calls {
+            if *forget {
+                key.forget_if_fresh();
+            }
+            reopened(rule(terms[pick.index(terms.len())]), &mut key);
+            if key.take(*weight).is_ok() {
+                taken.push((key.now, *weight));
+            }
+            for (i, (since, _)) in taken.iter().enumerate() {
+                let sum: u64 = taken[i..].iter().map(|(_, weight)| weight).sum();
+                let bound = capacity + brings(key.now.since(*since).0);
+                prop_assert!(sum <= bound, "{sum} of {bound} since {since:?}: {taken:?}");
+            }
+            key.advance(*gap);
+        }
     }
 
     /// Back and forth between any two sets of terms never yields units.

@@ -5,6 +5,7 @@ mod cases_more;
 mod keys;
 mod kit;
 mod model;
+mod penalties;
 mod permits;
 mod plain;
 mod relaying;
