@@ -3,7 +3,7 @@
 use super::Memory;
 use super::admit::Asker;
 use super::keys::Slot;
-use super::leave::CALLS;
+use super::leave::{CALLS, Rest};
 use super::names::{KeyId, Named};
 use super::scene::Shard;
 use super::spent::Spent;
@@ -48,7 +48,6 @@ impl Memory {
             || !named.is_newest()
             || self.is_closed()
             || !book.ended.is_empty()
-            || book.calls + 1 == CALLS
         {
             return None;
         }
@@ -93,6 +92,11 @@ impl Memory {
             }
         };
         book.calls += 1;
+        if book.calls >= CALLS {
+            book.calls = 0;
+            drop(guard);
+            self.go_on(id.shard(), Rest::Keys);
+        }
         let figures = bucket.figures_of(owed);
         Some(Decision {
             status,

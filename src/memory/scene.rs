@@ -140,7 +140,7 @@ impl Memory {
         scene.drop_ended(SWEPT);
         scene.book.paced.drop_ended(SWEPT);
         scene.book.calls += 1;
-        if scene.book.calls == CALLS {
+        if scene.book.calls >= CALLS {
             scene.book.calls = 0;
             scene.rest.insert(Rest::Keys);
         }

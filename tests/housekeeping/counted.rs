@@ -53,3 +53,12 @@ pub fn call<T>(body: impl FnOnce() -> T) -> T {
     );
     result
 }
+
+/// One call that must need no memory.
+#[track_caller]
+pub fn call_without<T>(body: impl FnOnce() -> T) -> T {
+    CALLS.set(0);
+    let result = body();
+    assert_eq!(CALLS.get(), 0, "one call allocated or freed");
+    result
+}

@@ -295,3 +295,20 @@ fn a_denial_copies_no_log() {
     let peeked = call(|| world.memory.peek(&limiter, &asked));
     assert_eq!((peeked.status, peeked.retry_after_us), (Denied, lease.0));
 }
+
+/// However often it is asked, with housekeeping in between: a key of one bucket stays small.
+#[test]
+fn a_try_of_one_bucket_allocates_nothing() {
+    let world = World::new();
+    let limiter = world.limiter("n", [tb(1 << 30, 1, SEC)]);
+    // Until as many permits are remembered as ever are.
+    for _ in 0..1_100 {
+        take(&world.memory, &limiter, 0);
+    }
+    let key = 0u64.to_le_bytes();
+    for _ in 0..5_000 {
+        let asked = on(&key, 1, Some(Span::ZERO));
+        let decision = counted::call_without(|| world.memory.acquire_blocking(&limiter, &asked));
+        assert_eq!(decision.status, Ok);
+    }
+}
