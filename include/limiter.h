@@ -265,8 +265,9 @@
 #define LIMITER_PACER 3
 
 /*
- * At most `capacity` units in any window of `period_us`, exactly: it remembers each admission, so
- * its memory grows with `capacity`. An admission exactly one window old no longer counts.
+ * At most `capacity` units in any window of `period_us`, exactly: it remembers each admission,
+ * bookings ahead included, until it is a window old, in 16 bytes. An admission exactly one window
+ * old no longer counts.
  */
 #define LIMITER_SLIDING_LOG 4
 
@@ -693,6 +694,10 @@ limiter_status limiter_client_free(struct limiter_client_t *client);
  * Limiters of one name and the same kinds of limit, in the same order, share their state: within a
  * memory client, or across all processes on one Redis. A bucket with LIMITER_INTERVAL is a kind of
  * its own. Other kinds under the same name are another limiter.
+ *
+ * A key takes room from its first charge until it is as good as new. After that a memory client
+ * forgets it, a few at a time, as calls come on any key and as a virtual clock is moved; one that
+ * nobody calls keeps them.
  */
 
 /*
@@ -884,8 +889,9 @@ limiter_status limiter_renew(struct limiter_t *limiter,
  * corrected to the same). Once for each permit, before it is released: after that LIMITER_STALE
  * with no effect, and also, on a limiter without a semaphore, once the permit is forgotten, which
  * is not before 1024 later ones were granted. A permit that is never settled stays at its estimate.
- * Where no limit is there to correct, as with semaphores alone, LIMITER_OK with no effect.
- * LIMITER_INVALID, with no effect, for more than 2^48.
+ * What was used beyond it is taken when it is settled, whatever has come back since. Where no limit
+ * is there to correct, as with semaphores alone, LIMITER_OK with no effect. LIMITER_INVALID, with
+ * no effect, for more than 2^48.
  */
 LIMITER_API
 limiter_status limiter_settle(struct limiter_t *limiter,

@@ -13,6 +13,9 @@ use crate::limiter::{LimitSpec, Limiter, spec};
 /// Limiters of one name and the same kinds of limit, in the same order, share their state: within a
 /// memory client, or across all processes on one Redis. A bucket with LIMITER_INTERVAL is a kind of its
 /// own. Other kinds under the same name are another limiter.
+///
+/// A key takes room from its first charge until it is as good as new. After that a memory client forgets it, a
+/// few at a time, as calls come on any key and as a virtual clock is moved; one that nobody calls keeps them.
 /// ==
 /// Makes a limiter: `name` (1 to 1024 bytes of UTF-8) and 1 to 16 limits, read during the call; each
 /// acquire takes from all of them or from none. On success `*limiter` is set, to be freed with

@@ -56,7 +56,8 @@ pub unsafe extern "C" fn limiter_renew(
 /// where the request gave a weight for each limit: all of them are corrected to the same). Once for each
 /// permit, before it is released: after that LIMITER_STALE with no effect, and also, on a limiter without a
 /// semaphore, once the permit is forgotten, which is not before 1024 later ones were granted. A permit
-/// that is never settled stays at its estimate. Where no limit is there to correct, as with semaphores
+/// that is never settled stays at its estimate. What was used beyond it is taken when it is settled, whatever
+/// has come back since. Where no limit is there to correct, as with semaphores
 /// alone, LIMITER_OK with no effect. LIMITER_INVALID, with no effect, for more than 2^48.
 ///
 /// # Safety

@@ -83,8 +83,8 @@ pub const LIMITER_TOKEN_BUCKET: u32 = 2;
 ///
 /// Source: the pacing of distributed-pacer, with its excess in try mode removed.
 pub const LIMITER_PACER: u32 = 3;
-/// At most `capacity` units in any window of `period_us`, exactly: it remembers each admission, so
-/// its memory grows with `capacity`. An admission exactly one window old no longer counts.
+/// At most `capacity` units in any window of `period_us`, exactly: it remembers each admission, bookings
+/// ahead included, until it is a window old, in 16 bytes. An admission exactly one window old no longer counts.
 pub const LIMITER_SLIDING_LOG: u32 = 4;
 /// About `capacity` units in any window of `period_us`: the current window's count plus the previous
 /// one's share that the sliding window still covers, rounded up. Constant memory.

@@ -41,8 +41,8 @@ impl Limits {
             .ahead
             .as_ref()
             .map_or((Time(0), Time(0)), |a| (a.fixed_until, a.booked_until));
-        let windows = self.limits().iter().filter_map(|l| l.rule.windows());
-        let step = windows.fold(Some(1), |step, window| common(step?, window.0));
+        let mut windows = self.limits().iter().filter_map(|l| l.rule.windows());
+        let step = windows.try_fold(1, |step, window| common(step, window.0));
         let whole = Span(by.0.checked_next_multiple_of(step?)?);
         if fixed > first || whole > by.max(booked.since(first)) {
             return None;

@@ -231,7 +231,7 @@ impl World {
         note.iter().for_each(|note| redis.noted(&[*note]));
         penalty
             .iter()
-            .for_each(|one| redis.penalized(&[one.clone()]));
+            .for_each(|one| redis.penalized(std::slice::from_ref(one)));
     }
 
     /// An answer reaches its process.
