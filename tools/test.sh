@@ -12,7 +12,7 @@ stages() {
     cat <<'END'
 format      | cargo fmt --check
 lint        | cargo clippy -q --all-targets -- -D warnings
-unit        | cargo test -q
+unit        | cargo test -q --no-fail-fast
 build       | tools/build.sh
 header      | tests/c/header.sh
 abi         | tests/abi/check.sh
