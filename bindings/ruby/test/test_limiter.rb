@@ -316,9 +316,10 @@ class TestLimiter < Minitest::Test
   end
 
   def test_limits_change_while_open
-    bucket(1).acquire
-    wide = bucket(5)
-    assert_equal 4, wide.peek.remaining
+    bucket(5).acquire(weight: 2)
+    assert_equal 1, bucket(1).peek.remaining
+    wide = bucket(5).peek
+    assert_equal [5, 1], [wide.limit, wide.remaining], "room that is new is empty"
   end
 
   def test_the_clock
