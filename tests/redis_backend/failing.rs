@@ -77,22 +77,26 @@ fn b_115_the_policys_answer_says_whether_the_call_may_have_been_charged() {
     let (rates, held) = ([bucket(10, 1, HOUR)], [semaphore(10)]);
     for policy in ["open", "closed", "local"] {
         let client = open_with(&proxy.url(), &[("on_failure", policy)]);
-        let flags = |name: &str, limits: &[LimitSpec], ask: fn(&Limiter) -> Decision| {
+        let flags = |name: &str, limits: &[LimitSpec], tries, ask: fn(&Limiter) -> Decision| {
             let limiter = limiter(&client, &format!("{policy} {name}"), limits);
             eventually("Redis decides", secs(5), || ask(&limiter).flags == 0);
-            proxy.set(Mode::LoseReply);
-            ask(&limiter).flags
+            // What is lost may be the answer to something else.
+            let lose = |_| {
+                proxy.set(Mode::LoseReply);
+                ask(&limiter).flags
+            };
+            (0..tries).map(lose).find(|flags| *flags != 0).unwrap_or(0)
         };
         let lost = DEGRADED | MAYBE_CHARGED;
         let (tried, paced) = (
             |limiter: &Limiter| acquire(limiter, &Request::TRY),
             |limiter: &Limiter| limiter.pace(&Request::TRY).unwrap(),
         );
-        assert_eq!(flags("a", &rates, tried), lost, "{policy}");
-        assert_eq!(flags("b", &rates, paced), lost, "{policy}");
+        assert_eq!(flags("a", &rates, 9, tried), lost, "{policy}");
+        assert_eq!(flags("b", &rates, 9, paced), lost, "{policy}");
         // Where there is a semaphore the call has an id, and is asked again under it.
-        assert_eq!(flags("c", &held, tried), 0, "{policy}");
-        assert_eq!(flags("d", &[rates[0], held[0]], tried), 0, "{policy}");
+        assert_eq!(flags("c", &held, 1, tried), 0, "{policy}");
+        assert_eq!(flags("d", &[rates[0], held[0]], 1, tried), 0, "{policy}");
     }
 }
 
