@@ -52,7 +52,9 @@ done
     PKG_CONFIG_PATH=$LIMITER_PREFIX/lib/pkgconfig
     LD_LIBRARY_PATH=$LIMITER_PREFIX/lib
     LIMITER_LIB=$LIMITER_PREFIX/lib/liblimiter.so.0
-    export PKG_CONFIG_PATH LD_LIBRARY_PATH LIMITER_LIB
+    # What pkg-config said is no part of the key that Go caches packages by; this is.
+    CGO_LDFLAGS="-O2 -g -L$LIMITER_PREFIX/lib"
+    export PKG_CONFIG_PATH LD_LIBRARY_PATH LIMITER_LIB CGO_LDFLAGS
     # shellcheck disable=SC2046 # a list of words
     "${CXX:-c++}" -std=c++17 -Wall -Wextra -Werror -pedantic -o "$out/front-cpp" "$out/front.cpp" \
         $(pkg-config --cflags --libs limiter)
