@@ -3,9 +3,9 @@
 //! The map:
 //! - [`decide`]: several limits together, which is what the backends call: [`Limits`](decide::Limits)
 //!   decide over a [`KeyState`](key::KeyState), commit a [`Booking`](booking::Booking), cancel, settle,
-//!   release; [`change`]: penalty, reset and other limits. [`ahead`] is the part of a key that only bookings and penalties need; [`weights`] are what
-//!   a request asks for.
-//! - [`rule`]: one limit, of any kind: its parameters, state, and what an admission took of it.
+//!   release; [`change`]: penalty, reset and other limits. [`ahead`] is the part of a key that only bookings
+//!   and penalties need; [`weights`] are what a request asks for.
+//! - [`rule`]: one limit, of any kind; [`state`]: what it remembers of a key, and what an admission took.
 //! - one file for each kind: [`semaphore`], [`token_bucket`], [`interval_bucket`], [`pacer`],
 //!   [`sliding_log`], [`sliding_counter`], [`fixed_window`]. [`ledger`] keeps buckets from giving
 //!   anything back twice, [`windows`] remembers those that bookings have left behind.
@@ -31,6 +31,7 @@ pub mod semaphore;
 pub mod share;
 pub mod sliding_counter;
 pub mod sliding_log;
+pub mod state;
 pub mod time;
 pub mod token_bucket;
 pub mod weights;

@@ -1,19 +1,20 @@
-//! One limit: a rule of any kind, its state, and what an admission took. Dispatch only; each kind's
-//! arithmetic is in its own file.
+//! One limit: a rule of any kind, over its [`State`]. Dispatch only; each kind's arithmetic is in its own
+//! file.
 //!
 //! All rules are monotone: what is admissible at some time is admissible at every later time unless
 //! something is charged in between. And they see time run forward: `at` never decreases.
-use crate::limit::fixed_window::{Align, FixedWindow, Window, WindowCharge};
-use crate::limit::interval_bucket::{Filling, IntervalBucket, IntervalCharge};
-use crate::limit::ledger::{Ledger, Ledgered, Mark};
-use crate::limit::pacer::{Paced, Pacer, PacerCharge};
-use crate::limit::rate::Tick;
+use crate::limit::fixed_window::{Align, FixedWindow, Window};
+use crate::limit::interval_bucket::IntervalBucket;
+use crate::limit::ledger::Mark;
+use crate::limit::pacer::Pacer;
 use crate::limit::semaphore::Semaphore;
-use crate::limit::sliding_counter::{CounterCharge, Counts, SlidingCounter};
-use crate::limit::sliding_log::{Log, LogCharge, SlidingLog};
+use crate::limit::sliding_counter::{Counts, SlidingCounter};
+use crate::limit::sliding_log::SlidingLog;
 use crate::limit::time::{Span, Time};
-use crate::limit::token_bucket::{BucketCharge, TokenBucket};
+use crate::limit::token_bucket::TokenBucket;
 use crate::limit::windows::Windows;
+
+pub use crate::limit::state::{Charge, State};
 
 /// One limit of a limiter.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,36 +35,6 @@ pub enum Rule {
     FixedWindow(FixedWindow),
     Unlimited,
     Never,
-}
-
-/// What a rule remembers of a key. Small, because there are many keys; what is larger is boxed.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum State {
-    /// Of rules that remember nothing.
-    Nothing,
-    /// Units in use.
-    Semaphore(u64),
-    TokenBucket(Tick),
-    IntervalBucket(Filling),
-    FixedWindow(Box<Windows<Window>>),
-    SlidingCounter(Box<Windows<Counts>>),
-    SlidingLog(Box<Log>),
-    Pacer(Box<Paced>),
-    /// A bucket that something was given back to lately.
-    Ledgered(Box<Ledgered>),
-}
-
-/// What one admission took from one limit: enough to undo or correct it later.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Charge {
-    Nothing,
-    Semaphore(u64),
-    TokenBucket(BucketCharge),
-    IntervalBucket(IntervalCharge),
-    FixedWindow(WindowCharge),
-    SlidingCounter(CounterCharge),
-    SlidingLog(LogCharge),
-    Pacer(Box<PacerCharge>),
 }
 
 /// How long until a weight passes, if nothing else is charged.
@@ -101,67 +72,6 @@ pub enum Kind {
     FixedWindow = 7,
     Unlimited = 8,
     Never = 9,
-}
-
-impl Charge {
-    /// Units charged.
-    pub fn weight(&self) -> u64 {
-        match self {
-            Charge::Nothing => 0,
-            Charge::Semaphore(weight) => *weight,
-            Charge::TokenBucket(charge) => charge.weight,
-            Charge::IntervalBucket(charge) => charge.weight,
-            Charge::FixedWindow(charge) => charge.weight,
-            Charge::SlidingCounter(charge) => charge.weight,
-            Charge::SlidingLog(charge) => charge.weight,
-            Charge::Pacer(charge) => charge.weight,
-        }
-    }
-}
-
-impl State {
-    /// The state itself, past its ledger.
-    fn plain(&self) -> &State {
-        match self {
-            State::Ledgered(with) => &with.bucket,
-            plain => plain,
-        }
-    }
-
-    fn plain_mut(&mut self) -> &mut State {
-        match self {
-            State::Ledgered(with) => &mut with.bucket,
-            plain => plain,
-        }
-    }
-
-    /// The sum of refunds that a charge has to remember. A ledger that nobody can ask any more goes.
-    fn mark(&mut self, now: Time) -> Mark {
-        let State::Ledgered(with) = self else {
-            return Mark::default();
-        };
-        if with.ledger.until > now {
-            return with.ledger.sum;
-        }
-        let bucket = std::mem::replace(&mut with.bucket, State::Nothing);
-        *self = bucket;
-        Mark::default()
-    }
-
-    /// The bucket with a ledger, which it gets if it has none.
-    fn ledgered(&mut self) -> &mut Ledgered {
-        if !matches!(self, State::Ledgered(_)) {
-            let bucket = std::mem::replace(self, State::Nothing);
-            *self = State::Ledgered(Box::new(Ledgered {
-                bucket,
-                ledger: Ledger::default(),
-            }));
-        }
-        let State::Ledgered(with) = self else {
-            unreachable!("made above")
-        };
-        with
-    }
 }
 
 /// A state or charge of another kind than its rule's: the shapes of limiters keep them apart.

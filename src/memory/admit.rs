@@ -333,9 +333,10 @@ impl Scene<'_> {
         refusal(&key.named, &key.state, self.now, verdict, hint)
     }
 
-    /// When what is held may have come back, whatever else is in the way. Exact where leases that are not renewed tell and nobody is
-    /// waiting, unless more than MOST of them have to end: then it is when the last of those does, to ask
-    /// again. A permit that is renewed can come back any time, and its lease is as good a guess as any.
+    /// When what is held may have come back, whatever else is in the way. Exact where leases that are not
+    /// renewed tell and nobody is waiting, unless more than MOST of them have to end: then it is when the
+    /// last of those does, to ask again. A permit that is renewed can come back any time, and its lease is
+    /// as good a guess as any.
     fn release_hint(&self, key: &Key, weights: &Weights) -> Span {
         /// Leases looked at, so that a denial costs no more than this. The same in scripts/holders.lua.
         const MOST: usize = 64;
