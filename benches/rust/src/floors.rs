@@ -148,15 +148,7 @@ pub fn pool(args: &Args) -> Tally {
             command(&script, &args.key, args.rate).query(&mut *connection)
         })
     };
-    let mut sum = Tally::default();
-    std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..args.callers).map(|_| scope.spawn(caller)).collect();
-        threads
-            .into_iter()
-            .for_each(|thread| sum.add(thread.join().unwrap()));
-    });
-    sum.seconds = begin.elapsed().as_secs_f64();
-    sum
+    Tally::of_threads(args.callers, begin, caller)
 }
 
 /// Connections of a process for its waits: as many as self-limiters' pool holds.

@@ -59,15 +59,7 @@ fn repeat(args: &Args, call: impl Fn(usize) -> bool + Sync) -> Tally {
         }
         tally
     };
-    let mut sum = Tally::default();
-    std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..args.callers).map(|_| scope.spawn(caller)).collect();
-        threads
-            .into_iter()
-            .for_each(|thread| sum.add(thread.join().unwrap()));
-    });
-    sum.seconds = begin.elapsed().as_secs_f64();
-    sum
+    Tally::of_threads(args.callers, begin, caller)
 }
 
 pub fn governor(args: &Args) -> Tally {

@@ -35,6 +35,19 @@ impl Tally {
         self.latencies.push(began.elapsed().as_nanos() as f32 / 1e3);
     }
 
+    /// Of so many threads that do the same together, since `begin`.
+    pub fn of_threads(count: usize, begin: Instant, one: impl Fn() -> Tally + Sync) -> Tally {
+        let mut sum = Tally::default();
+        std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..count).map(|_| scope.spawn(&one)).collect();
+            for thread in threads {
+                sum.add(thread.join().unwrap());
+            }
+        });
+        sum.seconds = begin.elapsed().as_secs_f64();
+        sum
+    }
+
     pub fn add(&mut self, other: Tally) {
         self.decisions += other.decisions;
         self.admitted += other.admitted;
