@@ -147,7 +147,7 @@ static void *churn(void *argument) {
     uint64_t seed = 521288629ULL;
     (void)argument;
     while (!is_over()) {
-        limiter_client_t *client = open_real();
+        limiter_client_t *client = open_with("lease_ms", "500");
         limiter_t *limiter = make1(client, limiter_semaphore(1));
         limiter_queue_t *queue = NULL;
         limiter_decision answer;
