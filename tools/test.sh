@@ -32,6 +32,7 @@ demo-check  | tests/examples/check.sh
 readme      | tests/readme/extract.sh
 cpp         | tools/installed.sh bindings/cpp/test.sh
 parity      | tests/parity/check.sh
+cases       | tests/cases/check.sh
 END
 }
 

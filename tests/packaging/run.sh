@@ -83,10 +83,10 @@ check "CMake refuses a minor one to come" sh -c "! cmake -S '$here' -B '$room/la
 mv "$prefix" "$room/moved"
 check "CMake, a moved tree" cmake_works "$room/moved" ""
 
-# B-140: two copies loaded at run time, closed while they have threads.
+# Two copies loaded at run time, closed while they have threads.
 cp "$plain/lib/liblimiter.so.$version" "$room/another.so"
 check "dlopen host builds" $cc -I"$plain/include" plugin.c -o plugin -ldl
-check "dlopen, dlclose, two copies" ./plugin "$plain/lib/liblimiter.so" "$room/another.so"
+check "B-140 dlopen, dlclose, two copies" ./plugin "$plain/lib/liblimiter.so" "$room/another.so"
 
 # DESTDIR: what a packager does; the files speak of the final place.
 cd "$here/../.."

@@ -58,7 +58,11 @@ fn child() {
         "takes" => crate::skew::takes(member),
         "flood" => crate::named::flood(member),
         "sleeper" => crate::named::sleeper(member),
-        "waits" => crate::skew::waits(member),
+        "waits" => {
+            let url = member.url.clone();
+            crate::skew::waits(member, &url)
+        }
+        "waits_in_memory" => crate::skew::waits(member, "memory://"),
         other => panic!("{other}"),
     }
 }

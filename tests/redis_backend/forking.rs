@@ -27,7 +27,7 @@ fn in_child(body: impl FnOnce()) -> bool {
 }
 
 #[test]
-fn a_child_decides_on_the_same_limits_and_the_parent_goes_on() {
+fn b_136_a_child_decides_on_the_same_limits_and_the_parent_goes_on() {
     let server = Server::start();
     let client = open(&server.url());
     let limiter = limiter(&client, "f", &[bucket(100, 1, HOUR)]);
@@ -66,7 +66,7 @@ fn connects_of_one(server: &Server) -> u64 {
 }
 
 #[test]
-fn a_childs_permits_are_its_own_and_the_parents_go_on() {
+fn b_136_a_childs_permits_are_its_own_and_the_parents_go_on() {
     let server = Server::start();
     let client = open(&server.url());
     let limiter = limiter(&client, "f", &[leased(3, 600)]);

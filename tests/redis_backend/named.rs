@@ -6,7 +6,6 @@ use std::time::Instant;
 use limiter::client::{Client, ClientQueue};
 use limiter::config::Config;
 use limiter::decision::{DEGRADED, Status};
-use limiter::limiter::{Limiter, spec};
 use limiter::op::Request;
 use nix::sys::signal::Signal;
 
@@ -16,40 +15,6 @@ use crate::load::{rates, semaphores};
 use crate::support::proxy::{Mode, Proxy};
 use crate::support::server::Server;
 use crate::support::{eventually, secs};
-
-#[test]
-fn b_002_a_limit_of_nothing_is_refused_and_stores_nothing() {
-    let server = Server::start();
-    let client = open(&server.url());
-    let minute = 60_000_000;
-    let nothing = [
-        bucket(0, 0, minute),
-        bucket(0, 1, minute),
-        bucket(1, 0, minute),
-        bucket(1, 1, 0),
-        semaphore(0),
-        limit(spec::PACER, 0, 0, minute),
-        limit(spec::PACER, 0, 1, 0),
-        limit(spec::SLIDING_LOG, 0, 0, minute),
-        limit(spec::SLIDING_LOG, 1, 0, 0),
-        limit(spec::SLIDING_COUNTER, 0, 0, minute),
-        limit(spec::FIXED_WINDOW, 0, 0, minute),
-    ];
-    for limits in nothing {
-        let refused = Limiter::new(&client, "x", &[limits]);
-        let (status, message) = refused.err().expect("there is nothing to limit");
-        assert_eq!(status, Status::Config);
-        assert!(
-            message.contains(" to "),
-            "it says what is allowed: {message}"
-        );
-    }
-    let never = limiter(&client, "x", &[limit(spec::NEVER_ADMIT, 0, 0, 0)]);
-    for request in [Request::TRY, within(60_000)] {
-        assert_eq!(acquire(&never, &request).status, Status::Never);
-    }
-    assert_eq!(server.ask::<u64>(&["DBSIZE"]), 0);
-}
 
 #[test]
 fn b_049_every_script_runs_on_this_server() {

@@ -103,18 +103,32 @@ class TestInterrupts < Minitest::Test
     assert_nothing_held limiter
   end
 
-  def test_a_timeout_ends_a_wait_in_time
-    limiter = semaphore(1)
+  def a_timeout_ends_a_wait_in_time(limiter)
     limiter.acquire do
       start = Process.clock_gettime(Process::CLOCK_MONOTONIC)
       assert_raises(Timeout::Error) { Timeout.timeout(0.2) { limiter.acquire(wait: 30) } }
       assert_in_delta 0.2, Process.clock_gettime(Process::CLOCK_MONOTONIC) - start, 0.15
       assert_equal 0, limiter.client.stats[:waiting]
     end
+  end
+
+  def test_b_137_a_timeout_ends_a_wait_in_time
+    limiter = semaphore(1)
+    a_timeout_ends_a_wait_in_time(limiter)
     assert_nothing_held limiter
   end
 
-  def test_others_run_while_one_waits
+  def test_b_137_a_timeout_ends_a_wait_in_time_on_redis
+    with_redis do |url|
+      limiter = semaphore(1, client: Limiter::Client.new(url))
+      a_timeout_ends_a_wait_in_time(limiter)
+      # Given back in the background.
+      eventually("its place is given back") { limiter.peek.remaining == 1 }
+      assert_nothing_held limiter
+    end
+  end
+
+  def test_b_137_others_run_while_one_waits
     limiter = semaphore(1)
     limiter.acquire do
       waiting = Thread.new { limiter.acquire { :in } }
