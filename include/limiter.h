@@ -585,6 +585,9 @@ extern "C" {
  *
  *     prefix              up to 256 bytes         default "limiter": what Redis keys begin with
  *     command_timeout_ms  1 to 60000              default 250: longest wait for one Redis answer
+ *     deny_cache_ms       0 to 1000               default 1000: for so long at most a denial by
+ *                                                 rates is repeated without asking Redis, as long
+ *                                                 as it stands and this client leaves the key alone
  *     on_failure          error | open |          default error: when Redis cannot answer, the call
  *                         closed | local          fails (LIMITER_BACKEND); or passes; or is
  *                                                 denied; or is decided in this process, by the

@@ -70,6 +70,8 @@ pub struct Config {
     pub max_penalty: Span,
     pub prefix: String,
     pub command_timeout: Span,
+    /// For how long a denial is repeated without asking Redis.
+    pub deny_cache: Span,
     pub on_failure: FailurePolicy,
     /// How many share a limiter, as long as Redis has not said.
     pub processes: u64,
@@ -138,6 +140,7 @@ impl Default for Config {
             max_penalty: Span::secs(3_600),
             prefix: "limiter".into(),
             command_timeout: Span::millis(250),
+            deny_cache: Span::secs(1),
             on_failure: FailurePolicy::Error,
             processes: 1,
             username: None,
@@ -185,6 +188,7 @@ impl Config {
             "command_timeout_ms" => {
                 self.command_timeout = Span::millis(number(key, value, 1..=60_000)?)
             }
+            "deny_cache_ms" => self.deny_cache = Span::millis(number(key, value, 0..=1_000)?),
             "on_failure" => self.on_failure = choice(key, value, &FailurePolicy::NAMES)?,
             "processes" => self.processes = number(key, value, 1..=1_000_000)?,
             "username" => self.username = Some(text(key, value, 1..=1024)?),
@@ -267,11 +271,13 @@ mod tests {
             ("max_penalty_ms", 1, 86_400_000),
             ("command_timeout_ms", 1, 60_000),
             ("processes", 1, 1_000_000),
+            ("deny_cache_ms", 0, 1_000),
         ] {
             let mut config = Config::default();
             config.set(key, &least.to_string()).unwrap();
             config.set(key, &most.to_string()).unwrap();
-            for bad in [(least - 1).to_string(), (most + 1).to_string()] {
+            let below = least.checked_sub(1).unwrap_or(most + 1);
+            for bad in [below.to_string(), (most + 1).to_string()] {
                 let message = config.set(key, &bad).unwrap_err();
                 assert!(
                     message.contains(key) && message.contains(&most.to_string()),

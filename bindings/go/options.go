@@ -51,6 +51,11 @@ func WithPrefix(prefix string) ClientOption { return WithSetting("prefix", prefi
 // WithCommandTimeout sets the longest wait for one Redis answer; 250 ms by default.
 func WithCommandTimeout(d time.Duration) ClientOption { return millisSetting("command_timeout_ms", d) }
 
+// WithDenyCache sets for how long a denial by rates is repeated without asking Redis, as long as it stands: 0
+// to 1 s, 1 s by default. What the client itself does to the key is noticed at once, what others do (a reset,
+// a settle, a raised limit) by then.
+func WithDenyCache(d time.Duration) ClientOption { return millisSetting("deny_cache_ms", d) }
+
 // FailurePolicy is what is answered when Redis cannot.
 type FailurePolicy string
 

@@ -5,6 +5,7 @@ use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::denied;
 use super::flight::Trip;
 use super::link::{Failure, Lane, Silence};
 use super::question::Op;
@@ -35,6 +36,8 @@ pub(super) struct Line {
     pub era: Option<Era>,
     /// A penalty lasts so long, by the key's clock.
     pub blocked: Time,
+    /// Questions under way after which whoever was denied before may hear otherwise.
+    pub altering: usize,
 }
 
 /// A question: some operations, and who wants the answers.
@@ -43,6 +46,8 @@ pub(super) struct Item {
     pub ops: Vec<Op>,
     pub then: Then,
     pub asked: Time,
+    /// Whoever was denied before may hear otherwise after this.
+    pub alters: bool,
 }
 
 impl Item {
@@ -104,13 +109,16 @@ impl Slot {
 }
 
 impl Scene<'_> {
-    fn item(&self, key: &Arc<Key>, ops: Vec<Op>, then: Then) -> Item {
-        Item {
+    fn item(&mut self, key: &Arc<Key>, ops: Vec<Op>, then: Then) -> Item {
+        let item = Item {
             key: key.clone(),
+            alters: ops.iter().any(denied::alters),
             ops,
             then,
             asked: self.now,
-        }
+        };
+        self.doubt_denial(&item);
+        item
     }
 
     /// Sees to it that a question is sent: now, or with the next call on its key.
@@ -215,14 +223,21 @@ impl Scene<'_> {
         }
         let mut answers = result.map(Vec::into_iter);
         for item in items {
+            if item.alters {
+                self.line(key).altering -= 1;
+            }
             let Item { mut ops, then, .. } = item;
             let heard: Heard = match &mut answers {
                 Ok(answers) => Ok(answers.take(ops.len()).collect()),
                 Err(failure) => Err(failure.clone()),
             };
+            let took = |answers: &Vec<Answer>| answers.iter().any(|one| !one.booking.is_empty());
+            if heard.as_ref().is_ok_and(took) {
+                self.forget_denial(key);
+            }
             let one = |heard: Heard| heard.map(|mut answers| answers.swap_remove(0));
             match then {
-                Then::Acquire(serial) => self.answered(key, serial, one(heard)),
+                Then::Acquire(serial) => self.answered(key, serial, trip, one(heard)),
                 Then::Hold(serial, id) => self.hears(serial, id, trip, one(heard)),
                 Then::Last(serial, id) => self.hears_last(serial, id, trip, heard),
                 Then::Renew(serial, id, lease, slot) => {
@@ -258,7 +273,7 @@ impl Scene<'_> {
 
 impl Line {
     fn is_idle(&self) -> bool {
-        !self.is_awaited() && self.held.is_empty()
+        !self.is_awaited() && self.held.is_empty() && self.altering == 0
     }
 
     /// Something may start there that has not started yet.

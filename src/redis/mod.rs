@@ -7,6 +7,7 @@
 //! - [`named`]: limits and their keys. [`verbs`]: what can be asked. [`ops`]: operations under way, and
 //!   [`ending`] before their time. [`lines`]: one key's calls, one after another. [`rebook`]: bookings that
 //!   are moved. [`penalty`]: also those of other processes. [`spent`]: permits.
+//! - [`denied`]: what need not be asked again.
 //! - For semaphores: [`queued`]: waits. [`held`]: permits. [`heartbeat`]: both kept alive. [`open`]: ids
 //!   that may still be under way.
 //! - [`policy`]: no answer. [`local`]: answers of this process instead. [`census`]: among how many.
@@ -22,6 +23,7 @@
 //! Lock order: one shard (never two), then one of: timer, a queue, callbacks, a parker, a slot. What is
 //! woken or sent is so after the shard's lock is released.
 mod census;
+mod denied;
 mod dice;
 mod driver;
 mod ending;
@@ -68,6 +70,7 @@ use crate::queue::{Queue, Queues};
 use crate::stats::{Stats, Stripe, Totals};
 use crate::timer::{Due, Fire, Timer};
 
+use denied::Denials;
 use driver::Driver;
 use heartbeat::Unsaid;
 use held::{Held, Terms};
@@ -130,6 +133,8 @@ pub struct Redis {
     dice: Dice,
     without: Option<Rule>,
     offset: Offset,
+    /// How many limiters were made.
+    opened: AtomicU64,
     /// Where notes of this client's waits are published.
     channel: String,
     listening: AtomicBool,
@@ -146,6 +151,7 @@ struct Shard {
     lines: HashMap<Arc<Key>, Line, Seeds>,
     waits: HashMap<u64, Wait>,
     recent: Recent<Spent>,
+    denials: Denials,
     /// Semaphore permits, by serial.
     held: HashMap<u64, Held>,
     next_held: u64,
@@ -217,6 +223,7 @@ impl Redis {
             lines: HashMap::with_hasher(hasher),
             waits: HashMap::new(),
             recent: Recent::new(seed(n)),
+            denials: Denials::default(),
             held: HashMap::new(),
             next_held: seed(n),
             renewals: BTreeSet::new(),
@@ -241,6 +248,7 @@ impl Redis {
             closed: AtomicBool::new(false),
             local: Local::new(dice.id(0)),
             offset: Offset::default(),
+            opened: AtomicU64::new(0),
             channel: keys::channel(&options.config.prefix, dice.id(0)),
             dice,
             without,
@@ -261,6 +269,7 @@ impl Redis {
     pub fn limiter(&self, name: &[u8], limits: Limits, own: Arc<Own>) -> Arc<Named> {
         let lease = limits.lease().unwrap_or(self.options.config.lease);
         let target = Target::new(&self.options.config.prefix, name, &limits);
+        self.opened.fetch_add(1, Ordering::Relaxed);
         Arc::new(Named {
             life: limits.holds().then(|| match self.tells_time() {
                 true => Life::of_one_clock(lease),
@@ -295,7 +304,20 @@ impl Redis {
     }
 
     fn shard_of(&self, key: &Key) -> usize {
-        self.hasher.hash_one(key) as usize % Numbers::SHARDS
+        Redis::shard_at(self.hash_of(&key.named, &key.bytes))
+    }
+
+    fn hash_of(&self, named: &Named, key: &[u8]) -> u64 {
+        self.hasher.hash_one((named.number, key))
+    }
+
+    fn shard_at(hash: u64) -> usize {
+        hash as usize % Numbers::SHARDS
+    }
+
+    /// How many limiters there have been.
+    fn opened(&self) -> u64 {
+        self.opened.load(Ordering::Relaxed)
     }
 
     /// Acts on a shard at the present time, then wakes and sends what that brought about.

@@ -3,6 +3,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use super::flight::Trip;
 use super::lines::Then;
 use super::link::{Failure, Silence};
 use super::policy;
@@ -94,7 +95,13 @@ impl Scene<'_> {
     }
 
     /// Redis has answered an acquire, or has not.
-    pub fn answered(&mut self, key: &Arc<Key>, serial: u64, answer: Result<Answer, Failure>) {
+    pub fn answered(
+        &mut self,
+        key: &Arc<Key>,
+        serial: u64,
+        trip: &Trip,
+        answer: Result<Answer, Failure>,
+    ) {
         let known = self.shard.waits.contains_key(&serial);
         match answer {
             Ok(answer) if !known => self.give_back(key, answer),
@@ -114,6 +121,8 @@ impl Scene<'_> {
                 _ => {
                     let refusal = refusal(&answer);
                     self.count_refusal(refusal.status);
+                    let weights = self.shard.waits[&serial].weights.clone();
+                    self.remember_denial(key, weights, trip, &answer);
                     self.complete(serial, refusal);
                 }
             },

@@ -21,7 +21,7 @@ impl Redis {
     /// Takes from all limits or from none. PENDING with `op` set: the sink gets the one completion.
     pub fn acquire(&self, named: &Arc<Named>, request: &Request, sink: Sink) -> Decision {
         match self.begin(named, request, sink) {
-            Err(status) => refused(request, status),
+            Err(refusal) => refusal,
             Ok((op, ahead)) => Decision {
                 op,
                 queue_position: ahead.try_into().unwrap_or(u32::MAX),
@@ -34,19 +34,35 @@ impl Redis {
     pub fn acquire_blocking(&self, named: &Arc<Named>, request: &Request) -> Decision {
         let parker = Arc::<Parker>::default();
         match self.begin(named, request, Sink::Thread(parker.clone())) {
-            Err(status) => refused(request, status),
+            Err(refusal) => refusal,
             Ok((op, _)) => self.park(&parker, op),
         }
     }
 
-    /// The operation, and how many of this process are booked before it.
+    /// The operation, and how many of this process are booked before it. Or the answer, if there is no need
+    /// for an operation.
     fn begin(
         &self,
         named: &Arc<Named>,
         request: &Request,
         sink: Sink,
+    ) -> Result<(u64, usize), Decision> {
+        let weights = weights(named, request).map_err(|status| refused(request, status))?;
+        match self.denied(named, request, &weights) {
+            Some(denial) => Err(denial),
+            None => self
+                .begin_anew(named, request, weights, sink)
+                .map_err(|status| refused(request, status)),
+        }
+    }
+
+    fn begin_anew(
+        &self,
+        named: &Arc<Named>,
+        request: &Request,
+        weights: Weights,
+        sink: Sink,
     ) -> Result<(u64, usize), Status> {
-        let weights = weights(named, request)?;
         let untaken = match &sink {
             Sink::Callback(_) => {
                 self.callbacks.ready()?;
@@ -219,12 +235,11 @@ impl Redis {
             begun.map(|(op, _)| (parker, op))
         };
         let begun: Vec<_> = requests.iter().map(begin).collect();
-        let both = requests.iter().zip(begun);
-        both.map(|(request, begun)| match begun {
-            Err(status) => refused(request, status),
+        let end = |begun: Result<(Arc<Parker>, u64), Decision>| match begun {
+            Err(refusal) => refusal,
             Ok((parker, op)) => self.park(&parker, op),
-        })
-        .collect()
+        };
+        begun.into_iter().map(end).collect()
     }
 
     /// Makes a key as new; those of this process who wait are decided anew.

@@ -3,6 +3,7 @@
 mod support;
 
 mod crowd;
+mod denying;
 mod doors;
 mod dying;
 mod failing;

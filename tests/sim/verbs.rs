@@ -180,6 +180,15 @@ impl World {
         let decision = process
             .redis
             .acquire(&process.named[ask.limiter], &request, sink);
+        let patience = ask.wait.unwrap_or(u64::MAX);
+        if decision.status == Status::Denied
+            && !self.holds(ask.limiter)
+            && decision.retry_after_us > patience
+        {
+            // It was denied before, and that still stands.
+            self.count("denied again");
+            return self.rest(p, t);
+        }
         if decision.status != Status::Pending {
             return self.found(format!("begun: {:?}", decision.status));
         }

@@ -150,6 +150,12 @@ public:
         return number("command_timeout_ms", most.count());
     }
 
+    /// For how long a denial by rates is repeated without asking Redis, as long as it stands: 0 to 1 s,
+    /// default 1 s. What this client does to the key is noticed at once, what others do by then.
+    Config& deny_cache(std::chrono::milliseconds most) {
+        return number("deny_cache_ms", most.count());
+    }
+
     /// What to answer when Redis cannot. Default OnFailure::error.
     Config& on_failure(OnFailure policy) {
         return set("on_failure", detail::name_of(policy));
