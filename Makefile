@@ -35,7 +35,7 @@ FILL = sed -e 's|@PREFIX@|$(PREFIX)|g' \
 	-e 's|@FULL_LIBDIR@|$(LIBDIR)|g' -e 's|@FULL_INCLUDEDIR@|$(INCLUDEDIR)|g' \
 	-e 's|@VERSION@|$(VERSION)|g' -e 's|@ABI@|$(ABI)|g'
 
-.PHONY: help build demo test sim soak check bench abi header install uninstall clean
+.PHONY: help build demo test sim fuzz soak check bench abi header install uninstall clean
 
 help: ## list the targets (default)
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/\1|\2/p' Makefile | \
@@ -63,6 +63,10 @@ sim: ## run the simulation of tests/sim: SEEDS=100 of each mode, or one story, S
 
 check: ## the fast tests for development: format, lints, unit tests
 	@tools/test.sh format lint unit
+
+fuzz: ## feed RUNS=100000 random inputs to each of TARGETS, "calls settings replies"
+	@tools/setup.sh test
+	tests/fuzz/run.sh "$(or $(RUNS),100000)" $(TARGETS)
 
 soak: ## use the library for MINUTES=10, with leases, forks and cut connections; all it had comes back
 	@tools/setup.sh test

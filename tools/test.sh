@@ -21,6 +21,7 @@ c-clang     | tests/c/run.sh clang
 c-g++       | tests/c/run.sh g++
 c-clang++   | tests/c/run.sh clang++
 c-asan      | tests/c/run.sh asan
+fuzz        | tests/fuzz/replay.sh
 c-valgrind  | tests/c/run.sh valgrind
 c-redis     | tests/c/run.sh redis
 soak        | tests/soak/run.sh 0.5

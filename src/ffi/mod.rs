@@ -8,6 +8,8 @@ mod callback;
 mod client;
 mod clock;
 mod config;
+#[cfg(fuzzing)]
+mod fuzzed;
 mod guard;
 mod limiter;
 mod observe;

@@ -28,6 +28,8 @@ mod dice;
 mod driver;
 mod ending;
 mod flight;
+#[cfg(any(test, fuzzing))]
+mod fuzzed;
 mod heartbeat;
 mod held;
 pub mod keys;
@@ -88,6 +90,8 @@ use wire::{Id, Openings, Target};
 pub use dice::Dice;
 use dice::Seeds;
 pub use flight::{Carrier, Flight, Outgoing};
+#[cfg(fuzzing)]
+pub use fuzzed::read_anything;
 pub use named::Named;
 pub use penalty::Penalty;
 pub use rules::Rule;

@@ -1,19 +1,20 @@
 #!/bin/sh
-# Fuzzes the C interface with libFuzzer, library and targets under AddressSanitizer: first the inputs in
-# tests/fuzz/corpus, then RUNS new ones for each target. A failing input is kept and named.
+# Fuzzes the C interface, and what reads a server's replies, with libFuzzer, library and targets under
+# AddressSanitizer: first the inputs in tests/fuzz/corpus, then RUNS new ones for each target. A failing
+# input is kept and named.
 #   tests/fuzz/run.sh [RUNS [TARGET...]]
 set -eu
 cd "$(dirname "$0")/../.."
 runs=${1:-20000}
 [ $# = 0 ] || shift
-[ $# != 0 ] || set -- calls settings
+[ $# != 0 ] || set -- calls settings replies
 target=${CARGO_TARGET_DIR:-target}
 out=$target/fuzz
 host=$(rustc -vV | sed -n 's/^host: //p')
 mkdir -p "$out/found"
 
 # What the library stands on is shared with the build of tests/c/run.sh asan; only itself is watched.
-watched="-Copt-level=2 -Ccodegen-units=1 -Clink-dead-code -Cpasses=sancov-module
+watched="--cfg fuzzing -Copt-level=2 -Ccodegen-units=1 -Clink-dead-code -Cpasses=sancov-module
     -Cllvm-args=-sanitizer-coverage-level=4 -Cllvm-args=-sanitizer-coverage-inline-8bit-counters
     -Cllvm-args=-sanitizer-coverage-pc-table -Cllvm-args=-sanitizer-coverage-trace-compares"
 RUSTC_BOOTSTRAP=1 RUSTFLAGS=-Zsanitizer=address CARGO_TARGET_DIR=$target/asan \

@@ -261,6 +261,15 @@ impl Inner {
     }
 }
 
+/// Reads a value as a map of slots, and as an error.
+#[cfg(any(test, fuzzing))]
+pub fn read_as_link(value: Value) {
+    if let Value::ServerError(error) = &value {
+        let _ = failure::classify(error);
+    }
+    let _ = slots::read_map(value, &Addr::Tcp("here".into(), 1));
+}
+
 fn routes(maker: Maker) -> Routes {
     let settings = maker.settings.clone();
     let endpoint = &settings.endpoint;
