@@ -18,6 +18,12 @@ Gem::Specification.new do |spec|
   spec.requirements = ["liblimiter.so.0"]
   spec.files = Dir.chdir(__dir__) { Dir["lib/**/*.rb", "sig/**/*.rbs", "README.md", "LICENSE-*"] }
   spec.require_paths = ["lib"]
-  spec.metadata = { "rubygems_mfa_required" => "true" }
+  spec.metadata = {
+    "source_code_uri" => "#{spec.homepage}/tree/main/bindings/ruby",
+    "documentation_uri" => "#{spec.homepage}/blob/main/bindings/ruby/README.md",
+    "changelog_uri" => "#{spec.homepage}/blob/main/CHANGELOG.md",
+    "bug_tracker_uri" => "#{spec.homepage}/issues",
+    "rubygems_mfa_required" => "true"
+  }
   spec.add_dependency "ffi", "~> 1.15"
 end

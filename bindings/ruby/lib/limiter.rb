@@ -9,7 +9,7 @@
 #
 # The files: native (the C functions), client, limiter, permit and decision (the handles), waiter (how
 # an acquire waits), offload (round trips of fibers), limit, span and request (arguments), errors; rack
-# and sidekiq are required on their own.
+# and sidekiq, with the options they share, are required on their own.
 module Limiter
 end
 

@@ -36,6 +36,9 @@ class TestArguments < Minitest::Test
     assert_raises(RangeError) { Limiter.pacer(1, per: 0) }
     assert_raises(RangeError) { Limiter.pacer(1, burst_earn: 1.1) }
     assert_raises(RangeError) { Limiter.semaphore(-1) }
+    # Nothing is cut off a number behind the caller's back.
+    [1.5, 4.0, "4", nil].each { |bad| assert_match(/Integer/, assert_raises(TypeError) { Limiter.semaphore(bad) }.message) }
+    assert_raises(TypeError) { Limiter.pacer(1, burst: 0.5) }
     assert_raises(ArgumentError) { Limiter.fixed_window(1, window: 1, align: :never) }
   end
 
@@ -47,6 +50,8 @@ class TestArguments < Minitest::Test
     assert_raises(Limiter::Error) { client.limiter("", Limiter.semaphore(1)) }
     assert_raises(ArgumentError) { client.limiter("a\0b", Limiter.semaphore(1)) }
     assert_raises(ArgumentError) { Limiter::Client.new("memory://\0") }
+    assert_match(/5 is not a limit/, assert_raises(TypeError) { client.limiter("x", 5) }.message)
+    assert Limiter::Client.new(username: nil, password: nil), "what the environment does not say is not set"
     assert_match(/no_such/, assert_raises(Limiter::ConfigError) { Limiter::Client.new(no_such: 1) }.message)
     assert_match(/lease_ms/, assert_raises(Limiter::ConfigError) { Limiter::Client.new(lease_ms: 1) }.message)
     assert_raises(Limiter::ConfigError) { Limiter::Client.new("gopher://x") }
@@ -64,7 +69,11 @@ class TestArguments < Minitest::Test
     end
     assert_match(/semaphore/, assert_raises(Limiter::InvalidError) { limiter.pace("k") }.message)
     assert_match(/65537/, assert_raises(Limiter::InvalidError) { limiter.peek("x" * 65_537) }.message)
-    assert_raises(Limiter::InvalidError) { limiter.acquire("k").renew(0) }
+    assert_match(/lease of 0 s: 0.1/, assert_raises(Limiter::InvalidError) { limiter.acquire("k").renew(0) }.message)
+    { ["a", "x" * 65_537] => /request 1: a key of 65537/, [["a", [1]]] => /request 0: 1 weights/, Array.new(65_537, "a") => /65537 requests/ }
+      .each { |requests, says| assert_match says, assert_raises(Limiter::InvalidError) { limiter.try_many(requests) }.message }
+    [nil, "a"].each { |bad| assert_raises(TypeError) { limiter.try_many(bad) } }
+    assert_raises(ArgumentError) { limiter.try_many([["a", 1, 2]]) }
     assert_raises(Limiter::ConfigError) { limiter.client.limiter("y", Limiter.semaphore(1, lease: 0)) }
     assert_raises(Limiter::ConfigError) { limiter.client.limiter("y", Limiter.semaphore(1, lease: 1e9)) }
     [-1, 2**64].each do |tag|
@@ -74,6 +83,23 @@ class TestArguments < Minitest::Test
     [nil, "1"].each { |tag| assert_raises(TypeError) { limiter.acquire("k", tag: tag) } }
     limiter.penalize("far", retry_after: 10**30)
     assert_in_delta 3600, limiter.peek("far").retry_after, 60
+  end
+
+  def test_a_clock_is_set_by_a_time
+    client = virtual
+    client.now = Time.at(1_800_000_000, 123_456_789, :nsec)
+    assert_equal Rational(1_800_000_000_123_456, 1_000_000), client.now
+    assert_raises(RangeError) { client.now = 1e-7 }
+  end
+
+  # Who refused, which limit, and what would do.
+  def test_a_refusal_says_by_whom
+    limiter = virtual.limiter("api", Limiter.fixed_window(9, window: 1), Limiter.semaphore(2))
+    assert_equal "api: can never be admitted by limit 1 (semaphore), which allows at most 2",
+                 assert_raises(Limiter::Never) { limiter.acquire(weight: 3) }.message
+    remote = Limiter::Client.new("redis://127.0.0.1:1", on_failure: :closed).limiter("api", Limiter.semaphore(1))
+    assert_match(/\Aapi: denied by the failure policy; retry after/, assert_raises(Limiter::Denied) { remote.acquire(wait: 0) }.message)
+    assert_equal "denied by limit 1; retry after 30.0 s", Limiter::Denied.new(limiter.peek(weight: 2).tap { limiter.acquire(weight: 2).detach } && limiter.peek).message
   end
 
   def test_a_key_is_not_nil

@@ -61,6 +61,24 @@ class TestFibers < Minitest::Test
     assert_nothing_held limiter
   end
 
+  # As many threads as there are round trips, and not the one that is idle for all: each of the eight ends
+  # only once all have begun.
+  def test_round_trips_overlap
+    seen = in_child do
+      scheduled { Fiber.schedule { Limiter::Offload.call { 1 } } }
+      eventually("an idle thread") { Limiter::Offload.instance_variable_get(:@jobs).num_waiting == 1 }
+      began = Thread::Queue.new
+      together = lambda do
+        began.push(1)
+        limit = Process.clock_gettime(Process::CLOCK_MONOTONIC) + 5
+        sleep 0.001 until began.size == 8 || Process.clock_gettime(Process::CLOCK_MONOTONIC) > limit
+        began.size
+      end
+      [].tap { |seen| scheduled { 8.times { Fiber.schedule { seen << Limiter::Offload.call(&together) } } } }
+    end
+    assert_equal [8] * 8, seen
+  end
+
   def test_fibers_without_a_scheduler
     limiter = semaphore(1)
     fiber = Fiber.new { limiter.acquire { Fiber.yield :held } && :done }

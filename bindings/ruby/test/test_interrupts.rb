@@ -76,6 +76,20 @@ class TestInterrupts < Minitest::Test
     storm(limiter, -> { loop { limiter.acquire { Thread.pass } } }, ->(thread) { thread.raise(Stop) })
   end
 
+  # The grant comes from another thread, and later: a wait may end between the two.
+  def test_on_redis
+    with_redis do |url|
+      client = Limiter::Client.new(url)
+      [:kill.to_proc, ->(thread) { thread.raise(Stop) }].each_with_index do |interrupt, at|
+        limiter = semaphore(1, client: client, name: "storm#{at}")
+        storm(limiter, -> { loop { limiter.acquire { Thread.pass } } }, interrupt) do
+          eventually("given back on Redis") { limiter.peek.remaining == 1 }
+        end
+      end
+      client.close
+    end
+  end
+
   def test_twice_in_a_row
     limiter = semaphore(1)
     twice = lambda do |thread|

@@ -88,6 +88,12 @@ class TestNative < Minitest::Test
     assert_match(/liblimiter was not found.*LIMITER_LIB/, output)
   end
 
+  def test_another_library_is_told
+    output, status = ruby("LIMITER_LIB" => "libm.so.6")
+    refute_predicate status, :success?
+    assert_match(/libm.so.6 is not liblimiter/, output)
+  end
+
   def test_a_wrong_abi_is_told
     Dir.mktmpdir do |dir|
       File.write("#{dir}/wrong.c", "unsigned limiter_abi_version(void) { return 7; }\n")

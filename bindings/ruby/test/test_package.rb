@@ -67,7 +67,7 @@ class TestPackage < Minitest::Test
   def public_types
     require_relative "../lib/limiter/rack"
     require_relative "../lib/limiter/sidekiq"
-    hidden = %i[Native Handle Offload Request Waiter Span]
+    hidden = %i[Native Handle Offload Options Request Waiter Span]
     types = (Limiter.constants - hidden).map { |name| Limiter.const_get(name) }.grep(Module)
     [Limiter, *types]
   end

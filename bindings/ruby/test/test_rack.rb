@@ -115,6 +115,36 @@ class TestRack < Minitest::Test
     [{ names: %w[a b] }, { names: ["ü"] }, { names: [""] }, { units: ["", ""] }, { units: ["ü"] }].each do |options|
       assert_raises(ArgumentError) { ::Limiter::Rack.new(@app, limiter, **options) }
     end
+    two = @client.limiter("two", Limiter.semaphore(1), Limiter.fixed_window(1, window: 1))
+    assert_match(/one name/, assert_raises(ArgumentError) { ::Limiter::Rack.new(@app, two, names: %w[a A]) }.message)
+  end
+
+  # Where it is made, not in each request.
+  def test_options_that_make_no_sense
+    limiter = semaphore(1, client: @client)
+    [{ key: 5 }, { weight: "1" }, { weight: nil }, { wait: "1" }, { retry_when_full: nil }, { on_error: 1 }, { denied: 1 }].each do |options|
+      assert_raises(TypeError, options) { ::Limiter::Rack.new(@app, limiter, **options) }
+    end
+    assert_match(/not a limiter/, assert_raises(TypeError) { ::Limiter::Rack.new(@app, nil) }.message)
+    assert_equal [200, 429], %w[1 2].map { |from| get(::Limiter::Rack.new(@app, limiter, key: "all"), from: from).first }
+  end
+
+  def test_whose_share_it_is_by_default
+    { "10.0.0.1" => "10.0.0.1", "2001:db8::1:2" => "2001:db8::/64", "2001:db8::2%eth0" => "2001:db8::/64", "::ffff:10.0.0.1" => "10.0.0.1",
+      "a:b" => "a:b", "" => "", nil => "" }.each { |from, key| assert_equal key, ::Limiter::Rack.client_ip("REMOTE_ADDR" => from), from }
+    middleware = ::Limiter::Rack.new(@app, bucket(1))
+    assert_equal [200, 429], %w[2001:db8::1 2001:db8::2].map { |from| get(middleware, from: from).first }
+    assert_equal([200, 429], Array.new(2) { middleware.call({}).first }, "no address is no way around the limit")
+  end
+
+  def test_a_weight_that_no_limit_has_a_number_for
+    told = []
+    @app = ->(_) { flunk "it passed" }
+    options = { weight: ->(env) { env["CONTENT_LENGTH"].to_i }, on_error: ->(_, error) { told << error.class } }
+    middleware = ::Limiter::Rack.new(@app, bucket, **options)
+    statuses = ["-1", (2**64).to_s, (2**63).to_s].map { |length| get(middleware, "CONTENT_LENGTH" => length).first }
+    assert_equal [400, 400, 429], statuses
+    assert_equal [Limiter::InvalidError] * 2, told
   end
 
   def test_how_long_a_full_semaphore_asks_to_wait
@@ -123,6 +153,40 @@ class TestRack < Minitest::Test
     { {} => "1", { retry_when_full: 1.5 } => "2", { retry_when_full: 60 } => "10" }.each do |options, seconds|
       assert_equal seconds, whole(limiter, **options)["retry-after"]
     end
+  end
+
+  # Whatever comes free, nobody is admitted before: a penalty and the other limits are exact.
+  def test_a_full_semaphore_asks_for_what_is_known
+    limiter = semaphore(2, client: @client)
+    limiter.penalize("10.0.0.1", retry_after: 30.5)
+    assert_equal "31", whole(limiter)["retry-after"]
+    2.times { limiter.acquire("10.0.0.2").detach }
+    limiter.penalize("10.0.0.2", retry_after: 20)
+    assert_equal "20", whole(limiter, from: "10.0.0.2")["retry-after"]
+    @client.advance(20)
+    assert_equal "1", whole(limiter, from: "10.0.0.2")["retry-after"]
+
+    limits = [Limiter.semaphore(1, per_call: true), Limiter.fixed_window(9, window: 45, align: :first_use), Limiter.token_bucket(2, refill: 1, per: 20, per_call: true)]
+    mixed = @client.limiter("mixed", *limits)
+    mixed.acquire("10.0.0.1", weight: 5).detach
+    assert_equal %w[1 45 45], [4, 5, [1, 5, 1]].map { |weight| whole(mixed, weight: weight)["retry-after"] }
+    mixed.penalize("10.0.0.1", retry_after: 50)
+    assert_equal "50", whole(mixed)["retry-after"]
+  end
+
+  # The failure policy has no numbers: there is nothing to tell but the policy, and nobody's quota is exceeded.
+  def test_what_the_failure_policy_answers
+    limiter = Limiter::Client.new("redis://127.0.0.1:1").limiter("api", Limiter.token_bucket(9, refill: 1))
+    limiter.on_failure = :open
+    open = whole(limiter)
+    assert_equal [200, '"api";q=9;w=9', nil, nil], [open.status, *%w[ratelimit-policy ratelimit retry-after].map { |name| open[name] }]
+    limiter.on_failure = :closed
+    closed = whole(limiter)
+    assert_equal [503, nil, "1"], [closed.status, closed["ratelimit"], closed["retry-after"]]
+    assert_match(/#temporary-reduced-capacity\z/, JSON.parse(closed.body)["type"])
+    limiter.on_failure = :local
+    local = Array.new(2) { whole(limiter, weight: 9) }
+    assert_equal [[200, '"api";r=0;t=9'], [429, '"api";r=0;t=9']], local.map { |response| [response.status, response["ratelimit"]] }
   end
 
   def test_a_denials_document

@@ -1,5 +1,6 @@
 # frozen_string_literal: true
 
+require "open3"
 require "tmpdir"
 require_relative "helper"
 require "limiter/sidekiq"
@@ -48,6 +49,15 @@ class TestSidekiq < Minitest::Test
     middleware(limiter, key: ->(_) {}).call(nil, job, "q") { ran << 2 }
     assert_raises(Limiter::Never) { middleware(limiter, only: [Helper], key: ->(j) { j["jid"] }).call(nil, job(wrapped: "Helper"), "q") { ran << 3 } }
     assert_equal [1, 2], ran
+  end
+
+  def test_options_that_make_no_sense
+    limiter = semaphore(1, client: @client)
+    [{ key: 5 }, { weight: "1" }, { wait: "1" }, { on_error: 1 }].each do |options|
+      assert_raises(TypeError, options) { middleware(limiter, **options) }
+    end
+    assert_match(/nil is not a limiter/, assert_raises(TypeError) { middleware(nil) }.message)
+    middleware(limiter, key: "all").call(nil, job, "q") { assert_equal [0, 1], ["all", ""].map { |key| limiter.peek(key).remaining } }
   end
 
   def test_a_denial_by_the_job_itself_is_the_jobs
@@ -111,7 +121,7 @@ class TestSidekiq < Minitest::Test
       script = <<~RUBY
         require "limiter/sidekiq"
         require "sidekiq"
-        Sidekiq.logger.level = Logger::ERROR
+        Sidekiq.logger = Logger.new($stderr)
         Sidekiq.redis = { url: ENV["REDIS_URL"] }
         class Stop; def call(*) = nil; end
         Sidekiq.configure_client { |config| config.client_middleware { |chain| chain.add Stop } }
@@ -126,7 +136,9 @@ class TestSidekiq < Minitest::Test
         puts JSON.generate([start, found.map { |payload, at| [JSON.parse(payload), at] }])
       RUBY
       env = { "REDIS_URL" => url, "RUBYLIB" => File.expand_path("../lib", __dir__) }
-      start, found = JSON.parse(IO.popen([env, RbConfig.ruby, "-e", script], &:read))
+      output, said, = Open3.capture3(env, RbConfig.ruby, "-e", script)
+      assert_equal 20, said.scan(/job \d+ was denied, and is scheduled again in \d+\.\d s/).size, said
+      start, found = JSON.parse(output)
       assert_equal (0..19).to_a, found.map { |payload, _| payload["args"].first }.sort
       assert_equal [{ "class" => "Held", "retry" => true }], found.map { |payload, _| payload.except("args", "jid") }.uniq
       times = found.map(&:last)

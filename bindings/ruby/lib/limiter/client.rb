@@ -15,7 +15,7 @@ module Limiter
     #
     # @param url [String, nil] "memory://" or "redis://host:port/db"
     # @param config settings by name, such as `lease_ms: 10_000`, `on_failure: :open`,
-    #   `clock: :virtual`; the README lists them
+    #   `clock: :virtual`; the README lists them. nil is as good as left out
     # @raise [ConfigError] with what is allowed in the message
     def initialize(url = "memory://", **config)
       url = Handle.text(url || "memory://")
@@ -24,7 +24,7 @@ module Limiter
       @far = !url.start_with?("memory:")
       @idle = []
       settings = FFI::AutoPointer.new(Native.config_new, Native.method(:config_free))
-      config.each { |name, value| set(settings, name.to_s, value) }
+      config.compact.each { |name, value| set(settings, name.to_s, value) }
       @handle = Handle.own(self, Handle.make(:client_open, url, settings), :client_free_blocking)
       @url = shown(url).freeze
     end
@@ -99,9 +99,9 @@ module Limiter
     # Sets the clock of a client opened with `clock: :virtual`. Backwards is what a clock that steps
     # back does to a limiter: no time has passed.
     #
-    # @param seconds [Numeric, Time] seconds since 1970
+    # @param seconds [Numeric, Time] seconds since 1970; what a Time has below a microsecond is dropped
     def now=(seconds)
-      seconds = seconds.to_r if seconds.is_a?(Time)
+      seconds = seconds.floor(6).to_r if seconds.is_a?(Time)
       check round_trip(:clock_set_us, pointer, Span.microseconds(seconds))
     end
 

@@ -49,21 +49,36 @@ module Limiter
     def index = decision.index
     # @return [Boolean] whether the failure policy refused, not the backend
     def degraded? = decision.degraded?
+
+    private
+
+    # Whose refusal it is, and which limit's: "upstream: denied by limit 0 (semaphore)".
+    def name(limiter) = limiter ? "#{limiter.name}: " : ""
+
+    def by(decision, limiter)
+      return decision.degraded? ? " by the failure policy" : "" unless decision.index
+
+      kind = limiter ? " (#{limiter.limits[decision.index].kind})" : ""
+      " by limit #{decision.index}#{kind}"
+    end
   end
 
   # Not within the wait that was allowed.
   class Denied < Refused
     # @param decision [Decision] the refusal
-    def initialize(decision)
-      super(decision, "denied; retry after #{decision.retry_after} s")
+    # @param limiter [Limiter, nil] who refused
+    def initialize(decision, limiter = nil)
+      super(decision, "#{name(limiter)}denied#{by(decision, limiter)}; retry after #{decision.retry_after} s")
     end
   end
 
   # Heavier than the limit can ever hold, or a limit that never admits: waiting is pointless.
   class Never < Refused
     # @param decision [Decision] the refusal
-    def initialize(decision)
-      super(decision, "can never be admitted")
+    # @param limiter [Limiter, nil] who refused
+    def initialize(decision, limiter = nil)
+      most = ", which allows at most #{decision.limit}" if decision.index
+      super(decision, "#{name(limiter)}can never be admitted#{by(decision, limiter)}#{most}")
     end
   end
 

@@ -29,9 +29,9 @@ module Limiter
     def initialize(kind, capacity: 0, refill: 0, period_us: 0, flags: 0, lease_ms: 0,
                    earn_permille: 500, version: 0)
       @kind = kind
-      @capacity = unsigned(:capacity, capacity)
-      @refill = unsigned(:refill, refill)
-      @period_us = unsigned(:period, period_us)
+      @capacity = Request.unsigned(capacity, "capacity")
+      @refill = Request.unsigned(refill, "refill")
+      @period_us = Request.unsigned(period_us, "period")
       @flags = flags
       @lease_ms = lease_ms
       @earn_permille = earn_permille
@@ -88,15 +88,6 @@ module Limiter
     def inspect
       numbers = { capacity: @capacity, refill: @refill, period_us: @period_us }.reject { |_, n| n.zero? }
       "#<Limiter::Limit #{[@kind, *numbers.map { |name, n| "#{name}=#{n}" }].join(' ')}>"
-    end
-
-    private
-
-    def unsigned(name, number)
-      number = Integer(number)
-      return number if number.between?(0, 0xffff_ffff_ffff_ffff)
-
-      raise RangeError, "#{name} #{number} is out of range"
     end
   end
 end

@@ -15,6 +15,7 @@ module Limiter
       @client = client
       @name = name.to_s.dup.freeze
       @limits = limits.flatten.freeze
+      @limits.each { |limit| raise TypeError, "#{limit.inspect} is not a limit" unless limit.is_a?(Limit) }
       @holds = @limits.any? { |limit| limit.kind == :semaphore }
       raise ArgumentError, "a limiter's name holds a NUL" if @name.include?("\0")
 
@@ -122,15 +123,18 @@ module Limiter
     #
     # @param requests [Enumerable] keys, or pairs of key and weight such as a Hash has; at most 65 536
     # @return [Array<Decision>] an answer for each, with its permit where it was admitted
+    # @raise [InvalidError] where the library refuses one; nothing was done then
     def try_many(requests)
-      pairs = requests.map { |key, weight| [key, weight || 1] }
+      pairs = pairs(requests)
       request = Request.new(pairs.size)
       pairs.each_with_index { |(key, weight), at| request.write(key, weight, at: at) }
       size = Native::DecisionLayout::SIZE
       memory = FFI::MemoryPointer.new(size, [pairs.size, 1].max)
       permits = Array.new(pairs.size) { |at| Permit.new(self, memory + (at * size)) }
       undo = -> { permits.each(&:release) }
-      check @client.round_trip(:try_many, pointer, request, memory, pairs.size, undo: undo)
+      status = @client.round_trip(:try_many, pointer, request, memory, pairs.size, undo: undo)
+      raise Error.for(status, (reason_of_many(pairs) if status == Native::INVALID)) unless status == Native::OK
+
       permits.map { |permit| Decision.new(permit.memory, permit.id.zero? ? nil : permit) }
     end
 
@@ -172,7 +176,10 @@ module Limiter
     # @return [self]
     # @raise [Stale] when it is over
     def renew(id, lease = nil)
-      check @client.round_trip(:renew, pointer, id, Span.lease_ms(lease))
+      status = @client.round_trip(:renew, pointer, id, Span.lease_ms(lease))
+      raise Error.for(status, (reason("", 1, lease, false) if status == Native::INVALID)) unless status == Native::OK
+
+      self
     end
 
     # {Permit#settle} by number.
@@ -241,8 +248,8 @@ module Limiter
 
     def refusal(status, memory, key, weight, lease, pace: false)
       case status
-      when Native::DENIED then Denied.new(Decision.new(memory))
-      when Native::NEVER then Never.new(Decision.new(memory))
+      when Native::DENIED then Denied.new(Decision.new(memory), self)
+      when Native::NEVER then Never.new(Decision.new(memory), self)
       when Native::INVALID then Error.for(status, reason(key, weight, lease, pace))
       else Error.for(status)
       end
@@ -259,6 +266,26 @@ module Limiter
       elsif lease && !Span.lease_ms(lease).between?(100, 86_400_000)
         "a lease of #{lease} s: 0.1 to 86400"
       end
+    end
+
+    def pairs(requests)
+      raise TypeError, "#{requests.inspect} is not a list of requests" unless requests.respond_to?(:map)
+
+      requests.map do |key, weight, *more|
+        raise ArgumentError, "a request is a key, or a key and its weight" unless more.empty?
+
+        [key, weight || 1]
+      end
+    end
+
+    def reason_of_many(pairs)
+      return "#{pairs.size} requests: at most 65536" if pairs.size > 65_536
+
+      pairs.each_with_index do |(key, weight), at|
+        reason = reason(key, weight, nil, false)
+        return "request #{at}: #{reason}" if reason
+      end
+      nil
     end
 
     def check(status)

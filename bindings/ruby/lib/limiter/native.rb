@@ -127,7 +127,11 @@ module Limiter
     private_class_method :native
 
     # First of all the version, so that a wrong library is named before a missing function is.
-    native :abi_version, [], :uint32
+    begin
+      native :abi_version, [], :uint32
+    rescue FFI::NotFoundError
+      raise ::LoadError, "#{ffi_libraries.first.name} is not liblimiter: it has no limiter_abi_version"
+    end
     unless abi_version == ABI
       raise ::LoadError, "liblimiter has ABI #{abi_version}, and this gem (liblimiter " \
                          "#{VERSION}) needs ABI #{ABI}: #{ffi_libraries.first.name}"

@@ -60,7 +60,8 @@ module Limiter
         renew unless @process == Process.pid
         job = Job.new(work, undo)
         @jobs.push(job)
-        grow if @jobs.num_waiting.zero?
+        # More jobs than threads that sleep: those that were woken are counted among the sleepers until they run.
+        grow if @jobs.size > @jobs.num_waiting
         job.value
       end
 

@@ -1,15 +1,18 @@
 # frozen_string_literal: true
 
+require "ipaddr"
 require "json"
 require_relative "../limiter"
+require_relative "options"
 require_relative "rack/body"
 require_relative "rack/headers"
+require_relative "rack/retry_after"
 
 module Limiter
   # Rack middleware: admits a request, holds its permit until the response's body is closed, and
   # answers 429 with Retry-After where it is denied.
   #
-  #   use Limiter::Rack, limiter, key: ->(env) { env["REMOTE_ADDR"] }
+  #   use Limiter::Rack, limiter, key: ->(env) { env["HTTP_X_API_KEY"] || Limiter::Rack.client_ip(env) }
   #
   # Every response tells the client where it stands: `RateLimit-Policy` and `RateLimit` as in
   # draft-ietf-httpapi-ratelimit-headers-11. Works with Rack 2 and 3, and needs neither at run time.
@@ -26,16 +29,32 @@ module Limiter
     # Set to the error where the limiter could not be asked and `on_failure` is `:open`.
     ENV_ERROR = "limiter.error"
 
+    # The address a request came from: for IPv6 its /64, which is what one customer has. Empty where the
+    # server tells none. Behind a proxy it is the proxy's: a key of your own then reads what that sets.
+    #
+    # @param env [Hash] the Rack environment
+    # @return [String]
+    def self.client_ip(env)
+      address = env["REMOTE_ADDR"].to_s
+      return address unless address.include?(":")
+
+      ip = IPAddr.new(address[/\A[^%]*/])
+      ip.ipv4_mapped? ? ip.native.to_s : "#{ip.mask(64)}/64"
+    rescue IPAddr::Error
+      address
+    end
+
     # @param app [#call] the next app
     # @param limiter [Limiter] asked once for each request
-    # @param key [#call] from the env to whose share it is; nil lets a request pass unlimited
+    # @param key [#call, String] from the env to whose share it is, by default {client_ip}; nil from it lets
+    #   a request pass unlimited. A String is one share for all
     # @param weight [Integer, Array<Integer>, #call] units, or from the env to units
     # @param wait [Numeric] seconds a request may wait for its turn before it is denied
     # @param names [Array<String>, nil] the names that clients see, one for each limit; by default the
     #   limiter's, numbered after the first
     # @param units [Array<String, nil>, nil] the limits' quota units, such as "content-bytes"; by default
     #   requests, and "concurrent-requests" for a semaphore
-    # @param retry_when_full [Numeric] seconds to ask for where a semaphore denies: when a place comes
+    # @param retry_when_full [Numeric] seconds to ask for where a semaphore is full: when a place comes
     #   free, nobody knows
     # @param on_failure [Symbol] `:open` lets requests pass while the limiter cannot be asked, `:closed`
     #   answers 503, `:raise` raises
@@ -43,21 +62,22 @@ module Limiter
     #   denied, and of leases that were lost while a request was served ({Stale})
     # @param denied [#call, nil] makes the response to a denial from `env, decision`; its headers get
     #   those of this class
-    def initialize(app, limiter, key: ->(env) { env["REMOTE_ADDR"] }, weight: 1, wait: 0, names: nil,
+    def initialize(app, limiter, key: Rack.method(:client_ip), weight: 1, wait: 0, names: nil,
                    units: nil, retry_when_full: 1, on_failure: :open, on_error: nil, denied: nil)
       unless %i[open closed raise].include?(on_failure)
         raise ArgumentError, "on_failure is :open, :closed or :raise"
       end
 
       @app = app
-      @limiter = limiter
-      @key = key
-      @weight = weight
-      @wait = wait
-      @headers = Headers.new(limiter, names, units, Span.microseconds_up(retry_when_full))
+      @limiter = Options.limiter(limiter)
+      @key = Options.key(key)
+      @weight = Options.weight(weight)
+      @wait = Options.wait(wait)
+      @headers = Headers.new(limiter, names, units)
+      @retry_after = RetryAfter.new(limiter, Span.microseconds_up(retry_when_full))
       @on_failure = on_failure
-      @on_error = on_error
-      @denied = denied
+      @on_error = Options.callable(:on_error, on_error)
+      @denied = Options.callable(:denied, denied)
     end
 
     # @param env [Hash] the Rack environment
@@ -66,11 +86,13 @@ module Limiter
       key = @key.call(env)
       return @app.call(env) if key.nil?
 
-      weight = @weight.respond_to?(:call) ? @weight.call(env) : @weight
+      weight = @weight.call(env)
       begin
         permit = @limiter.acquire(key, weight: weight, wait: @wait)
       rescue Refused => refusal
-        return refuse(env, refusal.decision)
+        return refuse(env, key, weight, refusal.decision)
+      rescue RangeError => error # a weight that no limit has a number for
+        return fail_over(env, InvalidError.new(Native::INVALID, error.message))
       rescue Error => error
         return fail_over(env, error)
       end
@@ -116,19 +138,27 @@ module Limiter
       @on_error&.call(env, lost)
     end
 
-    def refuse(env, decision)
+    def refuse(env, key, weight, decision)
       status, headers, body = @denied&.call(env, decision)
-      status ||= 429
+      status ||= ours?(decision) ? 503 : 429
       headers ||= { "content-type" => "application/problem+json" }
       body ||= [problem(decision)]
-      [status, @headers.add(headers, decision), body]
+      [status, @headers.add(headers, decision, @retry_after.microseconds(key, weight, decision)), body]
     end
 
-    # The draft's document for an exceeded quota (RFC 9457).
+    # Whether the failure policy refuses, whoever asks: no limit was looked at, and the client did nothing wrong.
+    def ours?(decision) = decision.degraded? && decision.index.nil?
+
+    # The draft's problem types (RFC 9457).
     def problem(decision)
+      type = "quota-exceeded"
       title = "Request cannot be satisfied as assigned quota has been exceeded"
       title = "Request is larger than the quota can ever be" if decision.never?
-      document = { type: "https://iana.org/assignments/http-problem-types#quota-exceeded", title: title }
+      if ours?(decision)
+        type = "temporary-reduced-capacity"
+        title = "Request cannot be satisfied due to temporary server capacity constraints"
+      end
+      document = { type: "https://iana.org/assignments/http-problem-types##{type}", title: title }
       document[:"violated-policies"] = [@headers.names[decision.index]] if decision.index
       "#{JSON.generate(document)}\n"
     end

@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require_relative "../limiter"
+require_relative "options"
 
 module Limiter
   # Sidekiq server middleware: holds a permit while a job runs, and puts a job that was denied back
@@ -26,8 +27,8 @@ module Limiter
     #   options
     # @param options [Hash] what follows, as keywords or, from Sidekiq's chain, a Hash; for several
     #   limiters it is what holds for all of them
-    # @option options [#call] :key from the job's payload to whose share it is; nil lets it run
-    #   unlimited. Default: one share for all
+    # @option options [#call, String] :key from the job's payload to whose share it is; nil from it lets the
+    #   job run unlimited. A String is one share for all, and so is the default
     # @option options [Integer, Array<Integer>, #call] :weight units, or from the payload to units
     # @option options [Numeric] :wait seconds a job may wait for its turn, occupying a thread, before
     #   it goes back into the schedule. Default 0
@@ -58,17 +59,17 @@ module Limiter
     class Rule
       attr_reader :on_failure
 
-      def initialize(limiter, key: ->(_job) { "" }, weight: 1, wait: 0, only: nil, on_failure: :open,
+      def initialize(limiter, key: "", weight: 1, wait: 0, only: nil, on_failure: :open,
                      on_error: nil)
         raise ArgumentError, "on_failure is :raise or :open" unless %i[raise open].include?(on_failure)
 
-        @limiter = limiter
-        @key = key
-        @weight = weight
-        @wait = wait
+        @limiter = Options.limiter(limiter)
+        @key = Options.key(key)
+        @weight = Options.weight(weight)
+        @wait = Options.wait(wait)
         @only = only && Array(only).map(&:to_s)
         @on_failure = on_failure
-        @on_error = on_error || ->(job, error) { warn(job, error) }
+        @on_error = Options.callable(:on_error, on_error) || ->(job, error) { warn(job, error) }
       end
 
       # @return [Object, nil] the key; nil where the limiter is not about this job
@@ -77,8 +78,7 @@ module Limiter
       end
 
       def acquire(key, job, &block)
-        weight = @weight.respond_to?(:call) ? @weight.call(job) : @weight
-        @limiter.acquire(key, weight: weight, wait: @wait, &block)
+        @limiter.acquire(key, weight: @weight.call(job), wait: @wait, &block)
       end
 
       def tell(job, error) = @on_error.call(job, error)
@@ -161,6 +161,7 @@ module Limiter
       at = Time.now.to_f + after + (rand * after.clamp(1, 30))
       payload = ::Sidekiq.dump_json(job.reject { |name, _| %w[at enqueued_at].include?(name) })
       ::Sidekiq.redis { |redis| redis.zadd("schedule", at.to_s, payload) }
+      ::Sidekiq.logger.info { "limiter: job #{job['jid']} was denied, and is scheduled again in #{(at - Time.now.to_f).round(1)} s" }
       nil
     end
   end

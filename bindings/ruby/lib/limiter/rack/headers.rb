@@ -2,7 +2,8 @@
 
 module Limiter
   class Rack
-    # The header fields of draft-ietf-httpapi-ratelimit-headers-11, and Retry-After.
+    # The header fields of draft-ietf-httpapi-ratelimit-headers-11, and Retry-After. The draft's names for
+    # them and their parameters stand here and nowhere else: its editors mean to change some.
     #
     #   RateLimit-Policy: "api";q=4;qu="concurrent-requests", "api-1";q=100;w=60
     #   RateLimit: "api-1";r=0;t=12
@@ -12,11 +13,21 @@ module Limiter
     # which every binding is held to.
     # @api private
     class Headers
+      POLICY = "ratelimit-policy"
+      LIMIT = "ratelimit"
+      QUOTA = "q"
+      UNIT = "qu"
+      WINDOW = "w"
+      AVAILABLE = "r"
+      WITHIN = "t"
+      # What takes no time, and so has no window.
+      CONCURRENT = "concurrent-requests"
+
       # The largest integer of a structured field (RFC 9651).
       MAX = 999_999_999_999_999
       # Microseconds.
       SECOND = 1_000_000
-      private_constant :MAX, :SECOND
+      private_constant(*constants(false))
 
       # @return [Array<String>] the policies' names
       attr_reader :names
@@ -24,26 +35,26 @@ module Limiter
       # @param limiter [Limiter] whose limits it tells of
       # @param names [Array<String>, nil] one for each limit
       # @param units [Array<String, nil>, nil] the quota units, one for each limit
-      # @param when_full_us [Integer] what to tell of a place that comes free nobody knows when
-      def initialize(limiter, names, units, when_full_us)
+      def initialize(limiter, names, units)
         @limits = limiter.limits
         @names = names || defaults(limiter.name)
         units ||= @limits.map { nil }
         unless @names.size == @limits.size && units.size == @limits.size
           raise ArgumentError, "#{@names.size} names and #{units.size} units for #{@limits.size} limits"
         end
+        raise ArgumentError, "two limits have one name: #{@names}" if @names.uniq(&:downcase).size < @names.size
 
         @quoted = @names.map { |name| quote(name) }
         @quotas = @limits.map { |limit| quota(limit) }
         @policies = @limits.each_index.filter_map { |at| policy(at, units[at]) }.join(", ")
-        @when_full_us = when_full_us
       end
 
       # @param headers [Hash] the app's; not changed
       # @param decision [Decision] the answer to tell
+      # @param retry_us [Integer, nil] a denial: when to come back
       # @return [Hash] with the fields; those the app has as well are lists, and are continued
-      def add(headers, decision)
-        added = fields(decision)
+      def add(headers, decision, retry_us = nil)
+        added = fields(decision, retry_us)
         merged = headers.to_h.dup
         merged.each_key do |name|
           more = added.delete(name.downcase) or next
@@ -59,37 +70,21 @@ module Limiter
         @limits.each_index.map { |at| at.zero? ? name : "#{name}-#{at}" }
       end
 
-      def fields(decision)
+      def fields(decision, retry_us)
         fields = {}
-        fields["ratelimit-policy"] = @policies unless @policies.empty?
-        at = which(decision)
+        fields[POLICY] = @policies unless @policies.empty?
         return fields if decision.never?
 
-        wait_us = wait(decision, at)
-        fields["ratelimit"] = current(decision, at, wait_us) if at && @quotas[at]
-        fields["retry-after"] = [seconds(wait_us), 1].max.to_s if decision.denied?
+        # No limit is named where there are no numbers: the failure policy answered.
+        at = decision.index
+        fields[LIMIT] = current(decision, at, retry_us || decision.reset_after_us) if at && @quotas[at]
+        fields["retry-after"] = [seconds(retry_us), 1].max.to_s if retry_us
         fields
       end
 
-      # Which limit the numbers are about: the one the decision names, or else the first that allows as much.
-      def which(decision)
-        return decision.index if decision.index
-        return 0 if @limits.size == 1
-
-        @limits.index { |limit| [limit.capacity, 1].max == decision.limit }
-      end
-
-      # Where a semaphore denies, a permit's lease is all that is known.
-      def wait(decision, at)
-        return decision.reset_after_us unless decision.denied?
-
-        full = at && @limits[at].kind == :semaphore
-        full ? [decision.retry_after_us, @when_full_us].min : decision.retry_after_us
-      end
-
       def current(decision, at, wait_us)
-        item = "#{@quoted[at]};r=#{[decision.remaining, MAX].min}"
-        @limits[at].kind == :semaphore ? item : "#{item};t=#{seconds(wait_us)}"
+        item = "#{@quoted[at]};#{AVAILABLE}=#{[decision.remaining, MAX].min}"
+        @limits[at].kind == :semaphore ? item : "#{item};#{WITHIN}=#{seconds(wait_us)}"
       end
 
       def seconds(us) = [(us + SECOND - 1) / SECOND, MAX].min
@@ -99,10 +94,10 @@ module Limiter
         return unless units
 
         unit = unit.to_s
-        unit = "concurrent-requests" if unit.empty? && @limits[at].kind == :semaphore
-        item = "#{@quoted[at]};q=#{units}"
-        item += ";qu=#{quote(unit)}" unless unit.empty?
-        window ? "#{item};w=#{window}" : item
+        unit = CONCURRENT if unit.empty? && @limits[at].kind == :semaphore
+        item = "#{@quoted[at]};#{QUOTA}=#{units}"
+        item += ";#{UNIT}=#{quote(unit)}" unless unit.empty?
+        window ? "#{item};#{WINDOW}=#{window}" : item
       end
 
       # Units, and the window in whole seconds (nil: none); nil where a limit has no quota. A bucket's
