@@ -127,7 +127,7 @@ func (c *Client) loop() (*reactor, error) {
 		return nil, ErrClosed
 	}
 	if c.reactor == nil {
-		reactor, err := newReactor(c.handle, &c.gate)
+		reactor, err := newReactor(c.handle, c.remote(), &c.gate)
 		if err != nil {
 			return nil, err
 		}

@@ -32,7 +32,9 @@
 //
 // A context's deadline is the longest wait. Where the wait is known to exceed it, Acquire fails at
 // once and books nothing, with a [*DeniedError] that matches both [ErrDenied] and
-// [context.DeadlineExceeded]; the same error comes when the deadline passes in the queue. A
+// [context.DeadlineExceeded]; the same error comes when the deadline passes in the queue. On Redis,
+// where nothing was heard before the deadline, nobody has denied: that is [context.DeadlineExceeded]
+// alone. A
 // cancelled context ends the wait at once with [context.Canceled]; its place in the queue and what
 // it had booked are given back. When a grant and a cancel meet, exactly one of them wins: either
 // the error is returned and nothing is held, or the permit is returned.

@@ -108,7 +108,7 @@ func (l *Limiter) acquireWatched(ctx context.Context, key string, q *request, te
 	a, err := loop.submit(ctx, l.handle, key, q, wait, byContext)
 	runtime.KeepAlive(l)
 	if err == nil {
-		err = l.failure(&a, key, q, byContext)
+		err = l.failure(&a, key, q, byContext && !a.Degraded)
 	}
 	if tell != nil && (err != nil || a.permit == 0) {
 		loop.unwatch(q.userData)

@@ -15,6 +15,7 @@ import (
 // keeps it readable as long as completions wait.
 type reactor struct {
 	client clientHandle
+	remote bool // its backend may say nothing for a while
 	queue  queueHandle
 	file   *os.File
 	done   chan struct{}
@@ -32,7 +33,7 @@ var channels = sync.Pool{New: func() any { return make(chan answer, 1) }}
 
 var lastUserData atomic.Uint64 // 0 is that of a request nobody watches
 
-func newReactor(client clientHandle, gate *gate) (*reactor, error) {
+func newReactor(client clientHandle, remote bool, gate *gate) (*reactor, error) {
 	queue, fd, err := cNewQueue(client)
 	if err != nil {
 		return nil, err
@@ -44,6 +45,7 @@ func newReactor(client clientHandle, gate *gate) (*reactor, error) {
 	}
 	r := &reactor{
 		client: client,
+		remote: remote,
 		queue:  queue,
 		file:   file,
 		done:   make(chan struct{}),
@@ -192,7 +194,9 @@ func (r *reactor) await(ctx context.Context, op uint64, byContext bool) (answer,
 		if a, ok := receive(wait, answerGrace); ok {
 			return a, nil
 		}
-		err = &DeniedError{Index: -1, deadline: true}
+		if !r.remote { // else nobody has decided, as far as is known here
+			err = &DeniedError{Index: -1, deadline: true}
+		}
 	}
 	way := r.gate.enter()
 	detached := cDetach(r.client, op)
@@ -200,6 +204,10 @@ func (r *reactor) await(ctx context.Context, op uint64, byContext bool) (answer,
 	if detached {
 		r.mu.Lock()
 		delete(r.waits, op)
+		select {
+		case <-wait: // end() was faster; whoever has the channel next must not find it
+		default:
+		}
 		r.mu.Unlock()
 		return answer{}, err
 	}

@@ -73,6 +73,44 @@ func TestNobodyWaitsForAReactorThatIsGone(t *testing.T) {
 	}
 }
 
+// A cancel that meets the reactor's end leaves no answer in a channel that somebody else waits on next.
+func TestACancelThatMeetsTheEndLeavesNoAnswerBehind(t *testing.T) {
+	for range 20 {
+		c := open(t)
+		l := newLimiter(t, c, Semaphore(1))
+		mustAcquire(t, l, "k")
+		loop, err := c.loop()
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(bg)
+		done := make(chan error, 1)
+		go func() {
+			_, err := l.Acquire(ctx, "k")
+			done <- err
+		}()
+		var wait chan answer
+		eventually(t, "waiter", func() bool {
+			loop.mu.Lock()
+			defer loop.mu.Unlock()
+			for _, wait = range loop.waits {
+			}
+			return wait != nil
+		})
+		loop.mu.Lock()
+		cancel()
+		eventually(t, "detached wait", func() bool { return stats(t, c).Waiting == 0 })
+		loop.mu.Unlock()
+		loop.end() // before the one who cancelled gets the lock
+		if err := <-done; !errors.Is(err, context.Canceled) {
+			t.Errorf("%v", err)
+		}
+		if len(wait) != 0 {
+			t.Fatal("an answer is left for somebody else")
+		}
+	}
+}
+
 func TestWaitsAreRoundedUpToMilliseconds(t *testing.T) {
 	for d, want := range map[time.Duration]int32{
 		0: 0, 1: 1, time.Millisecond: 1, time.Millisecond + 1: 2, 2 * time.Second: 2000, -1: -1, math.MinInt64: -1,

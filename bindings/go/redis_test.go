@@ -188,3 +188,29 @@ func TestRedisRoundTrips(t *testing.T) {
 	// The calls themselves end with their own deadline, and give their slots back.
 	eventually(t, "slots", func() bool { return len(c.slots) == 0 })
 }
+
+func TestRedisNoPermitIsLostBetweenCancelAndGrant(t *testing.T) {
+	c := openRedis(t, os.Getenv("LIMITER_TEST_URL"), WithCommandTimeout(10*time.Second))
+	cancelsMeetGrants(t, c, 60, 20*time.Millisecond)
+}
+
+// Where nothing was heard before the context's deadline nobody has denied, and where the failure policy
+// denies it was not the deadline.
+func TestRedisSilenceIsNoDenial(t *testing.T) {
+	p := newProxy(t)
+	c := openRedis(t, p.url, WithCommandTimeout(time.Second))
+	l := newLimiter(t, c, Semaphore(1))
+	mustAcquire(t, l, "other") // connects
+	p.mute.Store(true)
+	ctx, cancel := context.WithTimeout(bg, 30*time.Millisecond)
+	defer cancel()
+	if _, err := l.Acquire(ctx, "k"); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, ErrDenied) {
+		t.Errorf("no answer: %v", err)
+	}
+	c = openRedis(t, p.url+"-nobody", WithFailurePolicy(FailClosed))
+	ctx, cancel = context.WithTimeout(bg, time.Minute)
+	defer cancel()
+	if _, err := newLimiter(t, c, Semaphore(1)).Acquire(ctx, "k"); errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, ErrDenied) {
+		t.Errorf("denied by the policy: %v", err)
+	}
+}

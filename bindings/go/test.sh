@@ -1,8 +1,6 @@
 #!/bin/sh
-# Tests the Go binding. Finds the library
-#   in LIMITER_PREFIX, as `make install` left it, by pkg-config; or else
-#   in LIMITER_LIB_DIR and LIMITER_INCLUDE_DIR, or this tree's release build, not installed; or else
-#   where pkg-config finds it by itself.
+# Tests the Go binding against liblimiter as it is installed: in LIMITER_PREFIX; or else this tree's
+# release build, installed for it below the target folder; or else where pkg-config finds one by itself.
 # The last line is `go: N passed, N failed`; exits 0 only if none failed. QUICK=1 leaves out the race
 # detector and cgocheck2, which build the standard library again.
 set -u
@@ -13,24 +11,16 @@ work=$(mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT
 
 target=${CARGO_TARGET_DIR:-$root/target}
-if [ -z "${LIMITER_PREFIX:-}${LIMITER_LIB_DIR:-}" ] && [ -f "$target/release/liblimiter.so" ]; then
-    LIMITER_LIB_DIR=$target/release
+if [ -z "${LIMITER_PREFIX:-}" ] && [ -f "$target/release/liblimiter.so" ]; then
+    # Always the same folder: Go builds the standard library again where a flag changes.
+    LIMITER_PREFIX=$target/go-test
+    rm -rf "$LIMITER_PREFIX"
+    make -s -C "$root" install PREFIX="$LIMITER_PREFIX" || exit 1
 fi
 if [ -n "${LIMITER_PREFIX:-}" ]; then
     for dir in "$LIMITER_PREFIX"/lib/pkgconfig "$LIMITER_PREFIX"/lib/*/pkgconfig; do
         [ -f "$dir/limiter.pc" ] && PKG_CONFIG_PATH=$dir${PKG_CONFIG_PATH:+:$PKG_CONFIG_PATH}
     done
-elif [ -n "${LIMITER_LIB_DIR:-}" ]; then
-    # As installed: the name the linker looks for, and the one programs load.
-    include=${LIMITER_INCLUDE_DIR:-$root/include}
-    abi=$(sed -n 's/^#define LIMITER_ABI //p' "$include/limiter.h")
-    lib=$target/go-test
-    mkdir -p "$lib" || exit 1
-    ln -sf "$(cd "$LIMITER_LIB_DIR" && pwd)/liblimiter.so" "$lib/liblimiter.so"
-    ln -sf liblimiter.so "$lib/liblimiter.so.$abi"
-    printf 'libdir=%s\nincludedir=%s\nName: limiter\nDescription: not installed\nVersion: 0\nCflags: -I%s\nLibs: -L%s -llimiter\n' \
-        "$lib" "$include" "$include" "$lib" >"$lib/limiter.pc"
-    PKG_CONFIG_PATH=$lib${PKG_CONFIG_PATH:+:$PKG_CONFIG_PATH}
 fi
 export PKG_CONFIG_PATH
 libdir=$(pkg-config --variable=libdir limiter) || exit 1

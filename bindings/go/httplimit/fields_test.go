@@ -24,6 +24,7 @@ type fieldsCase struct {
 	Names, Units []string
 	Calls        []struct {
 		AdvanceUS         int64 `json:"advance_us"`
+		PenalizeUS        int64 `json:"penalize_us"`
 		Hold              uint64
 		Weight            *uint64
 		Status            int
@@ -80,6 +81,9 @@ func TestFieldsAreThoseOfEveryBinding(t *testing.T) {
 				if err := client.Advance(time.Duration(call.AdvanceUS) * time.Microsecond); err != nil {
 					t.Fatal(err)
 				}
+				if err := l.Penalize(bg, "k", time.Duration(call.PenalizeUS)*time.Microsecond); err != nil {
+					t.Fatal(err)
+				}
 				if _, err := l.TryAcquire("k", limiter.Weight(call.Hold)); err != nil {
 					t.Fatal(err)
 				}
@@ -133,5 +137,18 @@ func TestRetryWhenFull(t *testing.T) {
 	for given, want := range map[time.Duration]string{0: "1", 1500 * time.Millisecond: "2", time.Minute: "10"} {
 		h := Middleware(l, Options{RetryWhenFull: given, Key: func(*http.Request) string { return "" }})(served)
 		expect(t, get(h, ""), 429, map[string]string{"Retry-After": want})
+	}
+}
+
+// What the failure policy answers has no numbers, and none are made up.
+func TestNoNumbersAreMadeUp(t *testing.T) {
+	for policy, status := range map[limiter.FailurePolicy]int{limiter.FailOpen: 200, limiter.FailClosed: 429} {
+		c, err := limiter.Open("redis://127.0.0.1:1", limiter.WithFailurePolicy(policy))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		h := Middleware(newLimiter(t, c, limiter.FixedWindow(5, time.Second)), Options{})(served)
+		expect(t, get(h, ""), status, map[string]string{"RateLimit-Policy": `"TestNoNumbersAreMadeUp";q=5;w=1`, "RateLimit": ""})
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"math"
 	"math/bits"
 	"net/http"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -148,51 +147,31 @@ func ceilSeconds(nanos, rest uint64) uint64 {
 	return seconds
 }
 
-// unknown is the index of a limit whose numbers are not told.
-const unknown = -2
-
-// which limit a decision's numbers are about: the one it names, or else the first that allows as
-// much. -1 if none does.
-func (p *policies) which(index int, limit uint64) int {
-	if index >= 0 && index < len(p.limits) {
-		return index
-	}
-	if len(p.limits) == 1 {
-		return 0
-	}
-	return slices.IndexFunc(p.limits, func(l limiter.Limit) bool { return max(1, l.Capacity()) == limit })
-}
-
 // wait is how long a denied request is asked to wait. Where a semaphore denies, a permit's lease is all
-// that is known, and much too long.
+// that is known, and much too long; what is left of a penalty, its ResetAfter, is known.
 func (m *middleware) wait(denied *limiter.DeniedError) time.Duration {
-	i := m.policies.which(denied.Index, denied.Limit)
-	if i >= 0 && holds(m.policies.limits[i]) {
-		return min(denied.RetryAfter, m.opts.RetryWhenFull)
+	if denied.Index >= 0 && holds(m.policies.limits[denied.Index]) {
+		return min(denied.RetryAfter, max(denied.ResetAfter, m.opts.RetryWhenFull))
 	}
 	return denied.RetryAfter
 }
 
 // describe adds the RateLimit fields, which are lists: where middlewares stand in a row, each tells its
 // own. The effective window of a denial is its wait, so that it never lies beyond Retry-After; a
-// semaphore has none.
-func (m *middleware) describe(h http.Header, index int, limit, remaining uint64, window time.Duration) {
+// semaphore has none. Without numbers, which is index -1, only the policies are told.
+func (m *middleware) describe(h http.Header, index int, remaining uint64, window time.Duration) {
 	if m.opts.NoHeaders || m.policies.field == "" {
 		return
 	}
 	h.Add("RateLimit-Policy", m.policies.field)
-	if index == unknown {
+	if index < 0 {
 		return
 	}
-	i := m.policies.which(index, limit)
-	if i < 0 {
+	if _, _, ok := quotaOf(m.policies.limits[index]); !ok {
 		return
 	}
-	if _, _, ok := quotaOf(m.policies.limits[i]); !ok {
-		return
-	}
-	item := m.policies.quoted[i] + ";r=" + strconv.FormatUint(min(remaining, maxInteger), 10)
-	if m.policies.limits[i].Kind() != limiter.KindSemaphore {
+	item := m.policies.quoted[index] + ";r=" + strconv.FormatUint(min(remaining, maxInteger), 10)
+	if m.policies.limits[index].Kind() != limiter.KindSemaphore {
 		item += ";t=" + strconv.FormatInt(seconds(window), 10)
 	}
 	h.Add("RateLimit", item)

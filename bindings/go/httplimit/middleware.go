@@ -33,7 +33,7 @@ type Options struct {
 	// alone: when to come back, it does not say. Default: 429 with a problem document.
 	Denied func(http.ResponseWriter, *http.Request, error)
 
-	// RetryWhenFull is the Retry-After where a semaphore denies: when a place comes free, nobody
+	// RetryWhenFull is the Retry-After where a semaphore is full: when a place comes free, nobody
 	// knows. Default: a second. MaxWait is kinder to those who are asked to come back.
 	RetryWhenFull time.Duration
 
@@ -98,15 +98,15 @@ func (m *middleware) serve(w http.ResponseWriter, r *http.Request, next http.Han
 			}
 		}()
 		d := permit.Decision()
-		m.describe(w.Header(), d.Index, d.Limit, d.Remaining, d.ResetAfter)
+		m.describe(w.Header(), d.Index, d.Remaining, d.ResetAfter)
 		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), permitKey{}, permit)))
 	case errors.As(err, &denied):
 		wait := m.wait(denied)
-		m.describe(w.Header(), denied.Index, denied.Limit, denied.Remaining, wait)
+		m.describe(w.Header(), denied.Index, denied.Remaining, wait)
 		setRetryAfter(w.Header(), wait)
 		m.opts.Denied(w, r, err)
 	case errors.As(err, &never):
-		m.describe(w.Header(), unknown, 0, 0, 0)
+		m.describe(w.Header(), -1, 0, 0)
 		m.opts.Denied(w, r, err)
 	case r.Context().Err() != nil: // nobody is there to read an answer
 		w.WriteHeader(http.StatusServiceUnavailable)

@@ -99,6 +99,7 @@ class TestRack < Minitest::Test
       app = ::Limiter::Rack.new(@app, limiter, weight: ->(_) { weight }, **test.slice("names", "units").transform_keys(&:to_sym))
       test["calls"].each_with_index do |call, at|
         @client.advance(Rational(call.fetch("advance_us", 0), 1_000_000))
+        limiter.penalize("10.0.0.1", retry_after: Rational(call.fetch("penalize_us", 0), 1_000_000))
         limiter.acquire("10.0.0.1", weight: call.fetch("hold", 0), wait: 0).detach
         weight = call.fetch("weight", 1)
         status, headers, body = get(app)
@@ -107,6 +108,16 @@ class TestRack < Minitest::Test
                    "retry_after" => headers["retry-after"] }.compact
         assert_equal call.slice("status", "policy", "ratelimit", "retry_after"), fields, "call #{at + 1}"
       end
+    end
+  end
+
+  # What the failure policy answers has no numbers, and none are made up.
+  def test_no_numbers_are_made_up
+    { open: 200, closed: 429 }.each do |policy, expected|
+      limiter = Limiter::Client.new("redis://127.0.0.1:1", on_failure: policy)
+                               .limiter("api", Limiter.fixed_window(5, window: 1))
+      status, headers, = get(::Limiter::Rack.new(@app, limiter))
+      assert_equal [expected, '"api";q=5;w=1', nil], [status, headers["ratelimit-policy"], headers["ratelimit"]]
     end
   end
 
