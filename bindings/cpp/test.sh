@@ -20,7 +20,7 @@ strict="$strict -Wold-style-cast -Woverloaded-virtual -Wnull-dereference"
 # The installed headers count as the user's own, so that their warnings show.
 flags="$(pkg-config --cflags limiter) -pthread"
 libs=$(pkg-config --libs limiter)
-units="values permit client async stress fork"
+units="values permit client async stress fork memory"
 
 ok() { passed=$((passed + 1)); }
 no() { failed=$((failed + 1)); echo "FAILED: $*"; }
@@ -61,11 +61,17 @@ step_warnings() {
         for standard in 17 20; do
             for source in "$here"/tests/*.cpp "$root"/examples/cpp/*.cpp; do
                 case $standard$source in 17*coroutine.cpp) continue ;; esac
-                case $source in */scenarios.cpp | */vectors.cpp) continue ;; esac
+                case $source in */scenarios.cpp | */vectors.cpp | */dropped.cpp) continue ;; esac
                 one "$compiler C++$standard $(basename "$source")" \
                     "$compiler" $strict $flags -std=c++$standard -fsyntax-only "$source"
             done
         done
+    done
+    # Every permit that is dropped at once is warned of, and nothing else is.
+    drops=$(grep -c '^    \(limiter\|queue\|permit\)[.]' "$here/tests/dropped.cpp")
+    for compiler in g++ clang++; do
+        one "$compiler warns of $drops dropped permits" sh -c "test $drops -gt 10 -a $drops -eq \$(
+            $compiler $flags -std=c++17 -fsyntax-only '$here/tests/dropped.cpp' 2>&1 | grep -c 'warning:.*nodiscard')"
     done
     one "no exceptions, no RTTI" g++ $strict $flags -std=c++17 -fno-exceptions -fno-rtti \
         "$here/tests/no_exceptions.cpp" $libs -o "$out/no_exceptions"
@@ -114,22 +120,30 @@ step_redis() {
     counted redis "$root/tools/redis.sh" "$out/redis"
 }
 
-cmake_project() { # SOURCE
-    build=$out/cmake-$(basename "$1")
-    cmake -S "$1" -B "$build" -DCMAKE_PREFIX_PATH="$LIMITER_PREFIX" -DCMAKE_BUILD_TYPE=Debug \
-        -DCMAKE_CXX_FLAGS="$strict" &&
+cmake_project() { # SOURCE [CMAKE-OPTION...]
+    source=$1
+    shift
+    build=$out/cmake-$(basename "$source")
+    rm -rf "$build"
+    cmake -S "$source" -B "$build" -DCMAKE_PREFIX_PATH="$LIMITER_PREFIX" -DCMAKE_BUILD_TYPE=Debug \
+        -DCMAKE_CXX_FLAGS="$strict" "$@" &&
         cmake --build "$build" && (cd "$build" && ctest --output-on-failure)
 }
 
 step_consumers() {
-    one "find_package consumer" cmake_project "$here/tests/consumer"
+    for compiler in g++ clang++; do
+        for standard in 17 20; do
+            one "find_package consumer, $compiler C++$standard" cmake_project "$here/tests/consumer" \
+                -DCMAKE_CXX_COMPILER="$compiler" -DCMAKE_CXX_STANDARD=$standard
+            one "pkg-config consumer, $compiler C++$standard" sh -c "$compiler -std=c++$standard \
+                '$here'/tests/consumer/*.cpp \$(pkg-config --cflags --libs limiter) -o '$out/consumer' && '$out/consumer'"
+        done
+    done
     echo 'unsigned limiter_abi_version(void) { return 99; }' >"$out/abi.c"
     one "a wrong ABI builds" sh -c "cc -shared -fPIC '$out/abi.c' -o '$out/abi.so' &&
         c++ -std=c++17 '$here/tests/wrong_abi.cpp' $flags $libs -o '$out/wrong_abi'"
     one "a wrong ABI is told" sh -c "LD_PRELOAD='$out/abi.so' '$out/wrong_abi' |
         grep 'compiled for liblimiter ABI [0-9]*, but ABI 99 is loaded'"
-    one "pkg-config consumer" sh -c "c++ -std=c++17 '$here'/tests/consumer/*.cpp \
-        \$(pkg-config --cflags --libs limiter) -o '$out/consumer' && '$out/consumer'"
 }
 
 step_examples() {

@@ -1,6 +1,7 @@
 // acquire_async() and Queue.
 #include <poll.h>
 
+#include <functional>
 #include <thread>
 
 #include "check.hpp"
@@ -45,6 +46,19 @@ TEST("a callable may be move-only") {
         box.put(*number);
     });
     CHECK_EQ(box.take(), 7);
+}
+
+TEST("whatever std::invoke takes is a callable") {
+    Mailbox<int> box;
+    const World world;
+    const Limiter one = world.limiter({Limit::semaphore(1)});
+    void (Permit::*const release)() = &Permit::release;
+    (void)one.acquire_async({}, 1s, release);
+    const std::function<void(const Permit&)> reference = [&box](const Permit&) { box.put(1); };
+    (void)one.acquire_async({}, 1min, reference);
+    (void)one.acquire_async({}, 1min, std::ref(reference));
+    (void)one.acquire_async({}, 1min, [&box](auto&& permit) { box.put(permit ? 2 : 3); });
+    CHECK(box.take() == 1 && box.take() == 1 && box.take() == 2);
 }
 
 TEST("a permit that the callable drops is released") {

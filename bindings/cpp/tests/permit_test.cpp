@@ -91,6 +91,31 @@ TEST("release tells, once, and an empty permit has nothing to tell") {
     CHECK(!code);
 }
 
+TEST("only what has a lease can have lost it") {
+    const World world;
+    const Limiter window = world.limiter({Limit::fixed_window(1U << 20, 1h)});
+    Permit early = window.acquire();
+    const limiter_permit number = early.id();
+    for (int i = 0; i < 10000; ++i) {
+        (void)window.acquire();
+    }
+    CHECK(limiter_release(window.native_handle(), number) == LIMITER_STALE);  // it is forgotten
+    early.release();
+    Permit other = window.adopt(number);
+    other.release();
+    const Limiter one = world.limiter({Limit::semaphore(1), Limit::fixed_window(9, 1h)});
+    const limiter_permit held_number = one.acquire().detach();
+    one.adopt(held_number).release();
+    CHECK_THROWS(one.adopt(held_number).release(), Status::stale);
+    Permit moved = one.acquire();
+    const limiter_permit gone = moved.id();
+    Permit to;
+    to = std::move(moved);
+    Permit last = std::move(to);
+    one.adopt(gone).release();
+    CHECK_THROWS(last.release(), Status::stale);
+}
+
 TEST("renew keeps a permit") {
     const World world;
     const Limiter one = world.limiter({Limit::semaphore(1).lease(1s).no_renew()});
@@ -279,6 +304,21 @@ TEST("peek, reset, penalize") {
     hour.reset("k", code);
     CHECK(!code);
     hour.reset();
+}
+
+TEST("a penalty of any duration") {
+    const World world;
+    const Limiter free = world.limiter({Limit::unlimited()});
+    const auto told = [&free](const char* key) { return free.peek(key).retry_after(); };
+    std::error_code code = Status::panic;
+    free.penalize("s", std::chrono::seconds::max());  // cut to max_penalty
+    free.penalize("h", std::chrono::hours(1000000000), code);
+    CHECK(!code && told("s") == 1h && told("h") == 1h);
+    free.penalize("ns", 1ns);
+    free.penalize("double", std::chrono::duration<double>(0.0000015));
+    CHECK(told("ns") == 1us && told("double") == 2us);
+    free.penalize("none", std::chrono::hours::min());
+    CHECK(free.peek("none").ok());
 }
 
 TEST("many at once") {

@@ -61,8 +61,7 @@ struct Hooks {
 /// weakly, and owns it while a call is inside.
 class Core {
 public:
-    Core(limiter_client_t* client, std::shared_ptr<Hooks> hooks) noexcept
-        : client_(client), hooks_(std::move(hooks)) {}
+    explicit Core(std::shared_ptr<Hooks> hooks) noexcept : hooks_(std::move(hooks)) {}
 
     Core(const Core&) = delete;
     Core& operator=(const Core&) = delete;
@@ -76,6 +75,9 @@ public:
 
     limiter_client_t* client() const noexcept { return client_; }
 
+    /// Where limiter_client_open() writes it.
+    limiter_client_t** place() noexcept { return &client_; }
+
     /// Whether `core` still lives, and the operation was not over.
     static bool cancel(const std::weak_ptr<Core>& core, limiter_op operation,
                        std::uint32_t flags) noexcept {
@@ -84,7 +86,7 @@ public:
     }
 
 private:
-    limiter_client_t* client_;
+    limiter_client_t* client_ = nullptr;
     std::shared_ptr<Hooks> hooks_;
 };
 
@@ -237,13 +239,13 @@ public:
     }
 
     /// With a code; the client is empty if it is set.
-    Client(const std::string& url, std::error_code& code) noexcept {
+    Client(const std::string& url, std::error_code& code) {
         detail::Reason reason;
         detail::report(open(url, nullptr, reason), code);
     }
 
     /// With settings and a code.
-    Client(const std::string& url, const Config& config, std::error_code& code) noexcept {
+    Client(const std::string& url, const Config& config, std::error_code& code) {
         detail::Reason reason;
         detail::report(open(url, &config, reason), code);
     }
@@ -335,7 +337,7 @@ private:
     friend class Queue;
 
     limiter_status open(const std::string& url, const Config* config,
-                        detail::Reason& reason) noexcept {
+                        detail::Reason& reason) {
         const limiter_status abi = detail::check_abi(reason);
         if (abi != LIMITER_OK) {
             return abi;
@@ -357,11 +359,12 @@ private:
             limiter_config_set_lost(settings, hooks->lost ? &detail::Hooks::on_lost : nullptr,
                                     hooks.get());
         }
-        limiter_client_t* made = nullptr;
+        // First what may throw, so that an open client always has an owner.
+        const auto core = std::make_shared<detail::Core>(std::move(hooks));
         const limiter_status status = limiter_client_open(
-            url.c_str(), settings, &made, reason.buffer(), detail::Reason::size());
-        if (made != nullptr) {
-            core_ = std::make_shared<detail::Core>(made, std::move(hooks));
+            url.c_str(), settings, core->place(), reason.buffer(), detail::Reason::size());
+        if (status == LIMITER_OK) {
+            core_ = core;
         }
         return status;
     }

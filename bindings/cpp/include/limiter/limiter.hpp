@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <initializer_list>
 #include <memory>
 #include <optional>
@@ -86,14 +87,14 @@ public:
 
     /// With a code; the limiter is empty if it is set.
     Limiter(const Client& client, const std::string& name, const std::vector<Limit>& limits,
-            std::error_code& code) noexcept {
+            std::error_code& code) {
         detail::Reason reason;
         detail::report(make(client, name, limits.data(), limits.size(), reason), code);
     }
 
     /// The same.
     Limiter(const Client& client, const std::string& name, std::initializer_list<Limit> limits,
-            std::error_code& code) noexcept {
+            std::error_code& code) {
         detail::Reason reason;
         detail::report(make(client, name, limits.begin(), limits.size(), reason), code);
     }
@@ -109,7 +110,7 @@ public:
 
     /// Asks, waits up to `wait`, and answers all there is to know: a permit, or an empty one whose
     /// decision() says why. The verb under the others; throws nothing.
-    Permit attempt(const Request& request = {}, Wait wait = Wait::none()) const noexcept {
+    [[nodiscard]] Permit attempt(const Request& request = {}, Wait wait = Wait::none()) const noexcept {
         Permit permit;
         ask(request, wait, permit);
         return permit;
@@ -119,7 +120,7 @@ public:
     /// `wait` is refused at once, and nothing is booked. Throws error: Status::denied (not within
     /// `wait`; when to come back is in error::decision()), Status::never, Status::cancelled,
     /// Status::closed, Status::overloaded, Status::backend, Status::unknown_outcome.
-    Permit acquire(const Request& request = {}, Wait wait = Wait::forever()) const {
+    [[nodiscard]] Permit acquire(const Request& request = {}, Wait wait = Wait::forever()) const {
         Permit permit = attempt(request, wait);
         if (!permit.decision().ok()) {
             detail::raise(error(permit.decision(), said("limiter: acquire", permit.decision(), request)));
@@ -128,21 +129,21 @@ public:
     }
 
     /// The same with a code; the permit is empty if it is set.
-    Permit acquire(const Request& request, Wait wait, std::error_code& code) const noexcept {
+    [[nodiscard]] Permit acquire(const Request& request, Wait wait, std::error_code& code) const noexcept {
         Permit permit = attempt(request, wait);
         code = permit.decision().code();
         return permit;
     }
 
     /// The same without a limit to the wait.
-    Permit acquire(const Request& request, std::error_code& code) const noexcept {
+    [[nodiscard]] Permit acquire(const Request& request, std::error_code& code) const noexcept {
         return acquire(request, Wait::forever(), code);
     }
 
     /// As acquire(), but refusal is a value: empty for Status::denied and Status::never. Throws
     /// error for everything else that is not admission. Does not wait unless told to, and never
     /// overtakes those who do. Use attempt() to learn when to come back.
-    std::optional<Permit> try_acquire(const Request& request = {}, Wait wait = Wait::none()) const {
+    [[nodiscard]] std::optional<Permit> try_acquire(const Request& request = {}, Wait wait = Wait::none()) const {
         std::optional<Permit> permit(std::in_place);
         ask(request, wait, *permit);
         if (!permit->decision().ok()) {
@@ -156,7 +157,7 @@ public:
     }
 
     /// The same with a code, which a refusal clears.
-    std::optional<Permit> try_acquire(const Request& request, Wait wait,
+    [[nodiscard]] std::optional<Permit> try_acquire(const Request& request, Wait wait,
                                       std::error_code& code) const noexcept {
         std::optional<Permit> permit(std::in_place);
         ask(request, wait, *permit);
@@ -171,7 +172,7 @@ public:
     }
 
     /// The same without a wait.
-    std::optional<Permit> try_acquire(const Request& request,
+    [[nodiscard]] std::optional<Permit> try_acquire(const Request& request,
                                       std::error_code& code) const noexcept {
         return try_acquire(request, Wait::none(), code);
     }
@@ -180,7 +181,7 @@ public:
     /// then. The slot is yours: sleep, then start. Waits for nothing itself. Throws
     /// error(Status::denied), with nothing booked, if the sleep would be longer than `longest`;
     /// error(Status::invalid) for a limiter that holds a semaphore; otherwise as acquire().
-    Booking pace(const Request& request = {}, Wait longest = Wait::forever()) const {
+    [[nodiscard]] Booking pace(const Request& request = {}, Wait longest = Wait::forever()) const {
         Booking booking = book(request, longest);
         if (!booking.decision().ok()) {
             std::string text = said("limiter: pace", booking.decision(), request);
@@ -193,20 +194,20 @@ public:
     }
 
     /// The same with a code; nothing is booked if it is set.
-    Booking pace(const Request& request, Wait longest, std::error_code& code) const noexcept {
+    [[nodiscard]] Booking pace(const Request& request, Wait longest, std::error_code& code) const noexcept {
         Booking booking = book(request, longest);
         code = booking.decision().code();
         return booking;
     }
 
     /// The same for any delay.
-    Booking pace(const Request& request, std::error_code& code) const noexcept {
+    [[nodiscard]] Booking pace(const Request& request, std::error_code& code) const noexcept {
         return pace(request, Wait::forever(), code);
     }
 
     /// What attempt() without a wait would answer now, charging nothing: the status is ok, denied,
     /// never or an error.
-    Decision peek(const Request& request = {}) const noexcept {
+    [[nodiscard]] Decision peek(const Request& request = {}) const noexcept {
         const limiter_request raw = request.raw(Wait::none());
         limiter_decision decision = detail::blank();
         decision.status = limiter_peek(raw_.get(), &raw, &decision);
@@ -226,13 +227,16 @@ public:
 
     /// Lets nothing start on a key for `retry_after` from now, at most `max_penalty`: what to call
     /// when the service behind it said "too many requests, come back in". Never shortens a penalty.
-    /// A negative time counts as none. Throws error.
-    void penalize(std::string_view key, std::chrono::microseconds retry_after) const {
+    /// Any duration, however long, rounded up to microseconds; a negative one counts as none.
+    /// Throws error.
+    template <class Rep, class Ratio>
+    void penalize(std::string_view key, std::chrono::duration<Rep, Ratio> retry_after) const {
         detail::check(punish(key, retry_after), "limiter: penalize");
     }
 
     /// The same with a code.
-    void penalize(std::string_view key, std::chrono::microseconds retry_after,
+    template <class Rep, class Ratio>
+    void penalize(std::string_view key, std::chrono::duration<Rep, Ratio> retry_after,
                   std::error_code& code) const noexcept {
         detail::report(punish(key, retry_after), code);
     }
@@ -240,7 +244,7 @@ public:
     /// Up to 65 536 requests without a wait, decided in their order as if by attempt() one after
     /// another; one round trip on Redis. A permit for each, empty where refused. Throws error, with
     /// nothing done, if they could not be decided.
-    std::vector<Permit> try_many(const std::vector<Request>& requests) const {
+    [[nodiscard]] std::vector<Permit> try_many(const std::vector<Request>& requests) const {
         std::error_code code;
         std::vector<Permit> permits = try_many(requests, code);
         if (code) {
@@ -250,7 +254,7 @@ public:
     }
 
     /// The same with a code; no permits if it is set.
-    std::vector<Permit> try_many(const std::vector<Request>& requests,
+    [[nodiscard]] std::vector<Permit> try_many(const std::vector<Request>& requests,
                                  std::error_code& code) const {
         std::vector<Permit> permits;
         permits.reserve(requests.size());
@@ -272,7 +276,7 @@ public:
 
     /// Starts an acquire, whose answer `then(Permit)` receives on the library's callback thread,
     /// exactly once, even where it is known already: holding a permit, or empty with the reason in
-    /// decision(). `then` may be move-only, must not block for long (one thread runs them all), and
+    /// decision(). `then` is anything that std::invoke() takes, may be move-only, must not block for long (one thread runs them all), and
     /// must not throw. It may outlast this Limiter; a permit that it moves elsewhere may not.
     /// Throws error if nothing was started; `then` is never called then. Never waits.
     template <class Then>
@@ -289,6 +293,8 @@ public:
     template <class Then>
     Operation acquire_async(const Request& request, Wait wait, Then&& then,
                             std::error_code& code) const {
+        static_assert(std::is_invocable_v<std::decay_t<Then>, Permit>,
+                      "the callable must take a limiter::Permit");
         using Held = Continuation<std::decay_t<Then>>;
         auto held = std::make_unique<Held>(raw_, std::forward<Then>(then));
         const limiter_request raw = request.raw(wait);
@@ -307,10 +313,12 @@ public:
 
     /// Makes a permit of a number that Permit::detach() gave, of this limiter or another of its
     /// client.
-    Permit adopt(limiter_permit id) const noexcept {
+    [[nodiscard]] Permit adopt(limiter_permit id) const noexcept {
         limiter_decision decision = detail::blank();
         decision.permit = id;
-        return Permit(raw_.get(), decision);
+        Permit permit(raw_.get(), decision);
+        permit.leased_ = holds_;
+        return permit;
     }
 
     /// What to answer when Redis cannot, for this limiter alone, from the next call on. Throws error.
@@ -345,7 +353,7 @@ private:
 
         static void run(void* self, const limiter_decision* decision) noexcept {
             const std::unique_ptr<Continuation> held(static_cast<Continuation*>(self));
-            std::move(held->then)(Permit(held->limiter.get(), *decision));
+            std::invoke(std::move(held->then), Permit(held->limiter.get(), *decision));
         }
 
         static void drop(void* self) noexcept { delete static_cast<Continuation*>(self); }
@@ -355,7 +363,7 @@ private:
     };
 
     limiter_status make(const Client& client, const std::string& name, const Limit* limits,
-                        std::size_t count, detail::Reason& reason) noexcept {
+                        std::size_t count, detail::Reason& reason) {
         // A limiter has at most 16; with 17 the library says so itself.
         constexpr std::size_t most = 17;
         limiter_limit raw[most] = {};
@@ -413,9 +421,12 @@ private:
         return Booking(raw_.get(), decision);
     }
 
-    limiter_status punish(std::string_view key, std::chrono::microseconds time) const noexcept {
-        const std::uint64_t us = time.count() < 0 ? 0 : static_cast<std::uint64_t>(time.count());
-        return limiter_penalize(raw_.get(), key.data(), key.size(), us);
+    template <class Rep, class Ratio>
+    limiter_status punish(std::string_view key,
+                          std::chrono::duration<Rep, Ratio> time) const noexcept {
+        constexpr std::int64_t most = std::int64_t{1} << 52;  // more than any max_penalty
+        const std::int64_t us = detail::round_up<std::chrono::microseconds>(time, most);
+        return limiter_penalize(raw_.get(), key.data(), key.size(), static_cast<std::uint64_t>(us));
     }
 
     // Shared only with continuations; permits hold the bare pointer.

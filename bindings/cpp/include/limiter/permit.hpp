@@ -31,7 +31,10 @@ public:
     Permit() noexcept = default;
 
     Permit(Permit&& other) noexcept
-        : limiter_(other.limiter_), id_(std::exchange(other.id_, 0)), decision_(other.decision_) {}
+        : limiter_(other.limiter_),
+          id_(std::exchange(other.id_, 0)),
+          leased_(other.leased_),
+          decision_(other.decision_) {}
 
     /// Gives back what it held before.
     Permit& operator=(Permit&& other) noexcept {
@@ -39,6 +42,7 @@ public:
             give_back();
             limiter_ = other.limiter_;
             id_ = std::exchange(other.id_, 0);
+            leased_ = other.leased_;
             decision_ = other.decision_;
         }
         return *this;
@@ -60,8 +64,9 @@ public:
     const Decision& decision() const noexcept { return decision_; }
 
     /// Gives a semaphore's weight to those who wait; what was taken from rates stays taken. Empty
-    /// afterwards, whatever comes; nothing to do for an empty one. Throws error(Status::stale) if
-    /// it was over already: then its lease was lost while you worked. Never waits.
+    /// afterwards, whatever comes; nothing to do for an empty one, nor, after many later grants,
+    /// for one without a semaphore's weight. Throws error(Status::stale) if a semaphore's was over
+    /// already: then its lease was lost while you worked. Never waits.
     void release() { detail::check(end(), "limiter: release"); }
 
     /// The same with a code.
@@ -100,7 +105,7 @@ public:
 
     /// Gives up ownership: nothing is released, and the number is yours to pass on
     /// (Limiter::adopt() makes it a permit again). 0 if nothing was held.
-    limiter_permit detach() noexcept { return std::exchange(id_, 0); }
+    [[nodiscard]] limiter_permit detach() noexcept { return std::exchange(id_, 0); }
 
 private:
     friend class Limiter;
@@ -109,6 +114,7 @@ private:
     Permit(limiter_t* limiter, const limiter_decision& decision) noexcept
         : limiter_(limiter),
           id_(decision.status == LIMITER_OK ? decision.permit : 0),
+          leased_(decision.fence != 0),
           decision_(decision) {}
 
     /// Where a verb writes its answer for this empty permit; answered() follows.
@@ -120,6 +126,7 @@ private:
     void answered(limiter_status status) noexcept {
         decision_.raw_.status = status;
         id_ = status == LIMITER_OK ? decision_.raw_.permit : 0;
+        leased_ = decision_.raw_.fence != 0;
     }
 
     void give_back() noexcept {
@@ -129,7 +136,12 @@ private:
     }
 
     limiter_status end() noexcept {
-        return id_ == 0 ? LIMITER_OK : limiter_release(limiter_, std::exchange(id_, 0));
+        if (id_ == 0) {
+            return LIMITER_OK;
+        }
+        const limiter_status status = limiter_release(limiter_, std::exchange(id_, 0));
+        // The library forgets what has nothing to give back.
+        return status == LIMITER_STALE && !leased_ ? LIMITER_OK : status;
     }
 
     limiter_status renew_ms(std::uint32_t lease_ms) noexcept {
@@ -142,6 +154,7 @@ private:
 
     limiter_t* limiter_ = nullptr;
     limiter_permit id_ = 0;
+    bool leased_ = false;  // holds a semaphore's weight, whose lease may be lost
     Decision decision_;
 };
 

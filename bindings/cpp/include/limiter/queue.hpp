@@ -34,7 +34,7 @@ public:
     explicit Queue(const Client& client) { detail::check(make(client), "limiter: queue"); }
 
     /// With a code; the queue is empty if it is set.
-    Queue(const Client& client, std::error_code& code) noexcept {
+    Queue(const Client& client, std::error_code& code) {
         detail::report(make(client), code);
     }
 
@@ -52,7 +52,7 @@ public:
     /// Starts an acquire. The answer's decision() is pending(): it will be polled, once, with the
     /// same operation() and the request's tag. Or it is there at once, whatever it is, and nothing
     /// will be polled. Never waits, never throws.
-    Permit submit(const Limiter& limiter, const Request& request = {},
+    [[nodiscard]] Permit submit(const Limiter& limiter, const Request& request = {},
                   Wait wait = Wait::forever()) const noexcept {
         const limiter_request raw = request.raw(wait);
         limiter_decision decision = detail::blank();
@@ -63,7 +63,7 @@ public:
     /// Up to `most` completions, oldest first; waits up to `wait` for the first. Each goes to
     /// exactly one caller. A permit of one that is not wanted is simply dropped. Throws
     /// error(Status::closed) once the client is shut down and everything was polled.
-    std::vector<Permit> poll(Wait wait = Wait::none(), std::size_t most = 64) const {
+    [[nodiscard]] std::vector<Permit> poll(Wait wait = Wait::none(), std::size_t most = 64) const {
         std::error_code code;
         std::vector<Permit> permits = poll(wait, most, code);
         if (code) {
@@ -73,7 +73,7 @@ public:
     }
 
     /// The same with a code; throws only std::bad_alloc, before anything is taken from the queue.
-    std::vector<Permit> poll(Wait wait, std::size_t most, std::error_code& code) const {
+    [[nodiscard]] std::vector<Permit> poll(Wait wait, std::size_t most, std::error_code& code) const {
         std::vector<limiter_decision> decisions(most);
         std::vector<Permit> permits;
         permits.reserve(most);
@@ -107,7 +107,7 @@ private:
         void operator()(limiter_queue_t* queue) const noexcept { limiter_queue_free(queue); }
     };
 
-    limiter_status make(const Client& client) noexcept {
+    limiter_status make(const Client& client) {
         limiter_queue_t* made = nullptr;
         limiter_status status = limiter_queue_new(client.native_handle(), &made);
         raw_.reset(made);

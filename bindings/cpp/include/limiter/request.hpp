@@ -17,6 +17,22 @@
 
 namespace limiter {
 
+namespace detail {
+
+/// A length of time in units of `To`, rounded up, from 0 to `most` of them, which bounds what is
+/// multiplied on the way.
+template <class To, class Rep, class Ratio>
+constexpr std::int64_t round_up(std::chrono::duration<Rep, Ratio> time, std::int64_t most) noexcept {
+    using Rough = std::chrono::duration<double, typename To::period>;
+    const double rough = std::chrono::duration_cast<Rough>(time).count();
+    if (!(rough > 0)) {  // also NaN
+        return 0;
+    }
+    return rough >= static_cast<double>(most) ? most : std::chrono::ceil<To>(time).count();
+}
+
+}  // namespace detail
+
 /// The longest wait to accept. Any std::chrono duration or deadline converts to one:
 ///
 ///     limiter.acquire("key", 250ms);
@@ -36,18 +52,9 @@ public:
 
     /// For a time.
     template <class Rep, class Ratio>
-    constexpr Wait(std::chrono::duration<Rep, Ratio> wait) noexcept {  // NOLINT
-        using Exact = std::chrono::duration<double, std::milli>;
-        const Exact rough = std::chrono::duration_cast<Exact>(wait);
-        if (!(rough.count() > 0)) {  // also NaN
-            milliseconds_ = 0;
-        } else if (rough.count() >= std::numeric_limits<std::int32_t>::max()) {
-            milliseconds_ = std::numeric_limits<std::int32_t>::max();
-        } else {
-            milliseconds_ = static_cast<std::int32_t>(
-                std::chrono::ceil<std::chrono::milliseconds>(wait).count());
-        }
-    }
+    constexpr Wait(std::chrono::duration<Rep, Ratio> wait) noexcept  // NOLINT
+        : milliseconds_(static_cast<std::int32_t>(detail::round_up<std::chrono::milliseconds>(
+              wait, std::numeric_limits<std::int32_t>::max()))) {}
 
     /// Until a deadline, however far.
     template <class Clock, class Duration>
