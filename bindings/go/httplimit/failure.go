@@ -26,3 +26,6 @@ func release(l *limiter.Limiter, permit *limiter.Permit) error {
 }
 
 func holds(l limiter.Limit) bool { return l.Kind() == limiter.KindSemaphore }
+
+// byPolicy says that the failure policy denied, whoever asked: no limit was looked at.
+func byPolicy(denied *limiter.DeniedError) bool { return denied.Degraded && denied.Index < 0 }

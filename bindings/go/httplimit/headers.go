@@ -47,19 +47,19 @@ func newPolicies(l *limiter.Limiter, names, units []string) (policies, error) {
 		if !ok {
 			continue
 		}
-		item := name + ";q=" + strconv.FormatUint(quota, 10)
+		item := name + quotaPart + strconv.FormatUint(quota, 10)
 		if unit == "" && limit.Kind() == limiter.KindSemaphore {
-			unit = "concurrent-requests"
+			unit = concurrent
 		}
 		if unit != "" {
 			quoted, err := quote(unit)
 			if err != nil {
 				return policies{}, err
 			}
-			item += ";qu=" + quoted
+			item += unitPart + quoted
 		}
 		if window > 0 {
-			item += ";w=" + strconv.FormatUint(window, 10)
+			item += windowPart + strconv.FormatUint(window, 10)
 		}
 		items = append(items, item)
 	}
@@ -97,6 +97,18 @@ func quote(s string) (string, error) {
 
 // maxInteger is the largest Integer of a structured field.
 const maxInteger = 999_999_999_999_999
+
+// What the draft calls its fields and their parameters: its editors mean to change some.
+const (
+	policyField = "RateLimit-Policy"
+	limitField  = "RateLimit"
+	quotaPart   = ";q="
+	unitPart    = ";qu="
+	windowPart  = ";w="
+	leftPart    = ";r="
+	untilPart   = ";t="
+	concurrent  = "concurrent-requests" // the unit of a semaphore
+)
 
 // quotaOf is a limit in the terms of a quota policy: units, and the window in whole seconds (0:
 // none). A bucket's window is the time in which it fills. What is shorter than a second is told as
@@ -147,15 +159,6 @@ func ceilSeconds(nanos, rest uint64) uint64 {
 	return seconds
 }
 
-// wait is how long a denied request is asked to wait. Where a semaphore denies, a permit's lease is all
-// that is known, and much too long; what is left of a penalty, its ResetAfter, is known.
-func (m *middleware) wait(denied *limiter.DeniedError) time.Duration {
-	if denied.Index >= 0 && holds(m.policies.limits[denied.Index]) {
-		return min(denied.RetryAfter, max(denied.ResetAfter, m.opts.RetryWhenFull))
-	}
-	return denied.RetryAfter
-}
-
 // describe adds the RateLimit fields, which are lists: where middlewares stand in a row, each tells its
 // own. The effective window of a denial is its wait, so that it never lies beyond Retry-After; a
 // semaphore has none. Without numbers, which is index -1, only the policies are told.
@@ -163,18 +166,18 @@ func (m *middleware) describe(h http.Header, index int, remaining uint64, window
 	if m.opts.NoHeaders || m.policies.field == "" {
 		return
 	}
-	h.Add("RateLimit-Policy", m.policies.field)
+	h.Add(policyField, m.policies.field)
 	if index < 0 {
 		return
 	}
 	if _, _, ok := quotaOf(m.policies.limits[index]); !ok {
 		return
 	}
-	item := m.policies.quoted[index] + ";r=" + strconv.FormatUint(min(remaining, maxInteger), 10)
+	item := m.policies.quoted[index] + leftPart + strconv.FormatUint(min(remaining, maxInteger), 10)
 	if m.policies.limits[index].Kind() != limiter.KindSemaphore {
-		item += ";t=" + strconv.FormatInt(seconds(window), 10)
+		item += untilPart + strconv.FormatInt(seconds(window), 10)
 	}
-	h.Add("RateLimit", item)
+	h.Add(limitField, item)
 }
 
 // seconds rounds up: a client that obeys is not denied again.
@@ -190,16 +193,18 @@ func setRetryAfter(h http.Header, d time.Duration) {
 	h.Set("Retry-After", strconv.FormatInt(max(1, seconds(d)), 10))
 }
 
-// problem is the draft's document for an exceeded quota (RFC 9457).
+// problem is the draft's document for what is denied (RFC 9457).
 type problem struct {
 	Type     string   `json:"type"`
 	Title    string   `json:"title"`
 	Violated []string `json:"violated-policies,omitempty"`
 }
 
+const problemTypes = "https://iana.org/assignments/http-problem-types#"
+
 func (m *middleware) writeProblem(w http.ResponseWriter, err error) {
-	p := problem{
-		Type:  "https://iana.org/assignments/http-problem-types#quota-exceeded",
+	status, p := http.StatusTooManyRequests, problem{
+		Type:  problemTypes + "quota-exceeded",
 		Title: "Request cannot be satisfied as assigned quota has been exceeded",
 	}
 	var denied *limiter.DeniedError
@@ -207,6 +212,11 @@ func (m *middleware) writeProblem(w http.ResponseWriter, err error) {
 	index := -1
 	if errors.As(err, &denied) {
 		index = denied.Index
+		if byPolicy(denied) {
+			status = http.StatusServiceUnavailable
+			p.Type = problemTypes + "temporary-reduced-capacity"
+			p.Title = "Request cannot be satisfied due to temporary server capacity constraints"
+		}
 	} else if errors.As(err, &never) {
 		p.Title, index = "Request is larger than the quota can ever be", never.Index
 	}
@@ -215,6 +225,6 @@ func (m *middleware) writeProblem(w http.ResponseWriter, err error) {
 	}
 	body, _ := json.Marshal(p) // strings always marshal
 	w.Header().Set("Content-Type", "application/problem+json")
-	w.WriteHeader(http.StatusTooManyRequests)
+	w.WriteHeader(status)
 	w.Write(append(body, '\n'))
 }

@@ -30,7 +30,8 @@ type Options struct {
 	OnError func(*http.Request, error)
 	// Denied answers a denied request, and writes the status. The error is a *limiter.DeniedError,
 	// with Retry-After and the RateLimit fields set, or a *limiter.NeverError, with RateLimit-Policy
-	// alone: when to come back, it does not say. Default: 429 with a problem document.
+	// alone: when to come back, it does not say. Default: 429 with a problem document, or 503 where
+	// the failure policy denies, whoever asks.
 	Denied func(http.ResponseWriter, *http.Request, error)
 
 	// RetryWhenFull is the Retry-After where a semaphore is full: when a place comes free, nobody
@@ -82,11 +83,11 @@ type middleware struct {
 }
 
 func (m *middleware) serve(w http.ResponseWriter, r *http.Request, next http.Handler) {
-	weight := uint64(1)
+	key, weight := m.opts.Key(r), uint64(1)
 	if m.opts.Weight != nil {
 		weight = m.opts.Weight(r)
 	}
-	permit, err := m.limiter.Acquire(r.Context(), m.opts.Key(r),
+	permit, err := m.limiter.Acquire(r.Context(), key,
 		limiter.Weight(weight), limiter.MaxWait(max(0, m.opts.MaxWait)))
 	var denied *limiter.DeniedError
 	var never *limiter.NeverError
@@ -101,7 +102,7 @@ func (m *middleware) serve(w http.ResponseWriter, r *http.Request, next http.Han
 		m.describe(w.Header(), d.Index, d.Remaining, d.ResetAfter)
 		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), permitKey{}, permit)))
 	case errors.As(err, &denied):
-		wait := m.wait(denied)
+		wait := m.wait(r.Context(), key, weight, denied)
 		m.describe(w.Header(), denied.Index, denied.Remaining, wait)
 		setRetryAfter(w.Header(), wait)
 		m.opts.Denied(w, r, err)

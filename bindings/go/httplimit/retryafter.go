@@ -1,11 +1,15 @@
 package httplimit
 
 import (
+	"context"
 	"math"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	limiter "github.com/liblimiter/liblimiter/bindings/go"
 )
 
 // RetryAfter reads how long a response asks to wait: seconds, or a date, which is compared with the
@@ -30,4 +34,42 @@ func RetryAfter(h http.Header, now time.Time) (time.Duration, bool) {
 		now = date
 	}
 	return max(0, at.Sub(now)), true
+}
+
+// wait is how long a denied request is asked to wait. A rate says it exactly. Where a semaphore is full
+// nobody knows when a place comes free, and the denial names a permit's lease; but a penalty, which is
+// then its ResetAfter, and the other limits are exact also then.
+func (m *middleware) wait(ctx context.Context, key string, weight uint64, denied *limiter.DeniedError) time.Duration {
+	limits := m.policies.limits
+	if denied.Index < 0 || !holds(limits[denied.Index]) {
+		return denied.RetryAfter
+	}
+	known := max(m.opts.RetryWhenFull, denied.ResetAfter)
+	if slices.ContainsFunc(limits, func(l limiter.Limit) bool { return !holds(l) }) {
+		known = max(known, m.others(ctx, key, weight))
+	}
+	return min(denied.RetryAfter, known)
+}
+
+// others is what the limits but the semaphores say; 0 where they cannot be asked. On Redis one more call.
+func (m *middleware) others(ctx context.Context, key string, weight uint64) time.Duration {
+	limits := m.policies.limits
+	weights := make([]uint64, len(limits))
+	for i, l := range limits {
+		switch {
+		case holds(l):
+		case l.CountsCalls():
+			weights[i] = 1
+		default:
+			weights[i] = weight
+		}
+	}
+	d, err := m.limiter.Peek(ctx, key, limiter.Weights(weights...))
+	if err != nil || d.Status != limiter.StatusDenied || d.Index < 0 {
+		return 0
+	}
+	if holds(limits[d.Index]) {
+		return d.ResetAfter
+	}
+	return d.RetryAfter
 }

@@ -111,16 +111,6 @@ class TestRack < Minitest::Test
     end
   end
 
-  # What the failure policy answers has no numbers, and none are made up.
-  def test_no_numbers_are_made_up
-    { open: 200, closed: 429 }.each do |policy, expected|
-      limiter = Limiter::Client.new("redis://127.0.0.1:1", on_failure: policy)
-                               .limiter("api", Limiter.fixed_window(5, window: 1))
-      status, headers, = get(::Limiter::Rack.new(@app, limiter))
-      assert_equal [expected, '"api";q=5;w=1', nil], [status, headers["ratelimit-policy"], headers["ratelimit"]]
-    end
-  end
-
   def test_names_and_units_that_do_not_fit
     limiter = semaphore(1, client: @client)
     [{ names: %w[a b] }, { names: ["ü"] }, { names: [""] }, { units: ["", ""] }, { units: ["ü"] }].each do |options|
