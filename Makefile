@@ -35,7 +35,7 @@ FILL = sed -e 's|@PREFIX@|$(PREFIX)|g' \
 	-e 's|@FULL_LIBDIR@|$(LIBDIR)|g' -e 's|@FULL_INCLUDEDIR@|$(INCLUDEDIR)|g' \
 	-e 's|@VERSION@|$(VERSION)|g' -e 's|@ABI@|$(ABI)|g'
 
-.PHONY: help build demo test sim fuzz soak check bench abi header install uninstall clean
+.PHONY: help build demo test sim fuzz soak nemesis check bench abi header install uninstall clean
 
 help: ## list the targets (default)
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/\1|\2/p' Makefile | \
@@ -71,6 +71,10 @@ fuzz: ## feed RUNS=100000 random inputs to each of TARGETS, "calls settings repl
 soak: ## use the library for MINUTES=10, with leases, forks and cut connections; all it had comes back
 	@tools/setup.sh test
 	tests/soak/run.sh "$(or $(MINUTES),10)"
+
+nemesis: ## let processes in C, Go and Ruby live through SECONDS=60 of faults; SEED= TOPOLOGY="alone sentinel cluster"
+	@tools/setup.sh test
+	tools/installed.sh tests/nemesis/run.sh $(or $(SECONDS),60) $(or $(SEED),1) $(TOPOLOGY)
 
 bench: ## measure beside the peers, which it installs below target; QUICK=1 takes three minutes
 	@tools/setup.sh bench

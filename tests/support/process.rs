@@ -53,6 +53,12 @@ impl Process {
         self.0.try_wait().unwrap().is_none()
     }
 
+    /// What it ended with, once it has: nothing else than an exit is a code.
+    pub fn exit_code(&mut self) -> Option<i32> {
+        let status = self.0.try_wait().unwrap()?;
+        Some(status.code().unwrap_or(-1))
+    }
+
     /// Kills without a chance to tidy up, and waits for the end.
     pub fn kill(&mut self) {
         let _ = self.0.kill();
