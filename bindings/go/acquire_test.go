@@ -43,6 +43,10 @@ func TestAcquireHonoursTheContext(t *testing.T) {
 			if took := time.Since(start); took > 5*time.Second {
 				t.Errorf("took %v", took)
 			}
+			var timeout interface{ Timeout() bool } // what url.Error and others look at
+			if errors.Is(err, context.DeadlineExceeded) != (errors.As(err, &timeout) && timeout.Timeout()) {
+				t.Errorf("%v: whether it is a timeout", err)
+			}
 			for _, target := range test.is {
 				if !errors.Is(err, target) {
 					t.Errorf("%v is not %v", err, target)
@@ -70,21 +74,34 @@ func TestInvalidRequestsSayWhy(t *testing.T) {
 		_, err := l.Acquire(ctx, key, options...)
 		return err
 	}
+	held := mustAcquire(t, l, "held")
+	many := func(requests ...Request) error {
+		results, err := l.TryMany(bg, requests...)
+		if results != nil {
+			t.Errorf("%v", results)
+		}
+		return err
+	}
 	_, tried := (*Limiter)(nil).TryAcquire("")
 	_, allowed := (&Limiter{}).Allow("")
 	var none context.Context
 	for says, err := range map[string]error{
-		"65537 bytes":            acquired(l, bg, long),
-		"at most 65536":          peeked,
-		"1 weights for 2 limits": acquired(l, bg, "k", Weights(1)),
-		"a lease of 1 ms":        acquired(l, bg, "k", Lease(0)),
-		"semaphore":              paced,
-		"a nil Context":          acquired(l, none, "k"),
-		"nil Context":            l.Do(none, "k", func(context.Context) error { return nil }),
-		"not made by":            tried,
-		"NewLimiter":             allowed,
-		"made by":                (&Limiter{}).Reset(bg, "k"),
-		"that was not":           (*Limiter)(nil).Wait(bg, "k"),
+		"65537 bytes":             acquired(l, bg, long),
+		"at most 65536":           peeked,
+		"1 weights for 2 limits":  acquired(l, bg, "k", Weights(1)),
+		"a lease of 1 ms":         acquired(l, bg, "k", Lease(0)),
+		"a lease of 3 ms":         held.Renew(bg, 3*time.Millisecond),
+		"172800000 ms: 100 to":    held.Renew(bg, 48*time.Hour),
+		"requests[2]: a key of":   many(Request{}, Request{Options: []Option{Weights(1, 1)}}, Request{Key: long}),
+		"65537 requests":          many(make([]Request, 65_537)...),
+		"requests[0]: NotifyLost": many(Request{Options: []Option{NotifyLost()}}),
+		"semaphore":               paced,
+		"a nil Context":           acquired(l, none, "k"),
+		"nil Context":             l.Do(none, "k", func(context.Context) error { return nil }),
+		"not made by":             tried,
+		"NewLimiter":              allowed,
+		"made by":                 (&Limiter{}).Reset(bg, "k"),
+		"that was not":            (*Limiter)(nil).Wait(bg, "k"),
 	} {
 		if !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), says) {
 			t.Errorf("%v does not say %q", err, says)
@@ -100,9 +117,13 @@ func TestDenialCarriesItsNumbers(t *testing.T) {
 	if !errors.As(err, &denied) {
 		t.Fatal(err)
 	}
-	want := DeniedError{RetryAfter: time.Minute, ResetAfter: 2 * time.Minute, Limit: 2, Index: 1}
+	want := DeniedError{RetryAfter: time.Minute, ResetAfter: 2 * time.Minute, Limit: 2, Index: 1, limiter: l}
 	if *denied != want {
 		t.Errorf("%+v, not %+v", *denied, want)
+	}
+	says := "limiter: TestDenialCarriesItsNumbers: denied by limits[1], token bucket of 2, 1 per 1m0s; retry after 1m0s"
+	if err.Error() != says {
+		t.Errorf("%v", err)
 	}
 }
 
@@ -276,12 +297,12 @@ func TestLostLease(t *testing.T) {
 				t.Fatal(err)
 			}
 			<-ctx.Done()
-			if !errors.Is(context.Cause(ctx), ErrStale) {
-				t.Errorf("cause %v", context.Cause(ctx))
+			if cause := context.Cause(ctx); !errors.Is(cause, ErrStale) || !strings.Contains(cause.Error(), "lease was lost") {
+				t.Errorf("cause %v", cause)
 			}
 			return nil
 		}, NoRenew())
-		if !errors.Is(err, ErrStale) {
+		if !errors.Is(err, ErrStale) || !strings.Contains(err.Error(), "lease was lost") {
 			t.Errorf("Do: %v", err)
 		}
 	})

@@ -422,3 +422,16 @@ func TestALimiterHasItsOwnFailurePolicy(t *testing.T) {
 		}
 	}
 }
+
+func TestKindsAndLimitsSayWhatTheyAre(t *testing.T) {
+	for kind := KindSemaphore; kind <= KindNeverAdmit; kind++ {
+		if name := kind.String(); name == "" || strings.HasPrefix(name, "kind") {
+			t.Errorf("%d is %q", kind, kind)
+		}
+	}
+	l := newLimiter(t, open(t), Semaphore(2), TokenBucket(3, 4, time.Second), Pacer(5, time.Minute, 6), FixedWindow(7, time.Hour), Unlimited())
+	want := `"TestKindsAndLimitsSayWhatTheyAre" [semaphore of 2 token bucket of 3, 4 per 1s pacer of 5 per 1m0s, burst 6 fixed window of 7 per 1h0m0s unlimited]`
+	if l.String() != want || Kind(0).String() != "kind 0" || Kind(9).String() != "kind 9" {
+		t.Errorf("%v, %v, %v", l, Kind(0), Kind(9))
+	}
+}

@@ -61,7 +61,7 @@ func ExampleSemaphore() {
 	// Output:
 	// <nil>
 	// <nil>
-	// limiter: denied (limit 0, retry after 30s)
+	// limiter: jobs: denied by limits[0], semaphore of 2; retry after 30s
 }
 
 // Ten at once, and three a minute on average.
@@ -107,23 +107,23 @@ func counted(limit limiter.Limit) {
 
 func ExampleSlidingLog() {
 	counted(limiter.SlidingLog(5, time.Minute))
-	// Output: limiter: denied (limit 0, retry after 55s)
+	// Output: limiter: api: denied by limits[0], sliding log of 5 per 1m0s; retry after 55s
 }
 
 func ExampleSlidingCounter() {
 	counted(limiter.SlidingCounter(5, time.Minute))
-	// Output: limiter: denied (limit 0, retry after 27s)
+	// Output: limiter: api: denied by limits[0], sliding counter of 5 per 1m0s; retry after 27s
 }
 
 // The window ends with the minute.
 func ExampleFixedWindow() {
 	counted(limiter.FixedWindow(5, time.Minute))
-	// Output: limiter: denied (limit 0, retry after 15s)
+	// Output: limiter: api: denied by limits[0], fixed window of 5 per 1m0s; retry after 15s
 }
 
 func ExampleLimit_AlignFirstUse() {
 	counted(limiter.FixedWindow(5, time.Minute).AlignFirstUse())
-	// Output: limiter: denied (limit 0, retry after 55s)
+	// Output: limiter: api: denied by limits[0], fixed window of 5 per 1m0s; retry after 55s
 }
 
 func ExampleUnlimited() {

@@ -158,7 +158,7 @@ func ExampleLimiter_TryAcquire() {
 	// <nil>
 	// <nil>
 	// <nil>
-	// limiter: denied (limit 0, retry after 1m0s)
+	// limiter: logins: denied by limits[0], sliding log of 3 per 1m0s; retry after 1m0s
 }
 
 func ExampleLimiter_Allow() {
@@ -273,7 +273,7 @@ func ExampleLimiter_TryMany() {
 	// Output:
 	// true <nil>
 	// true <nil>
-	// false limiter: denied (limit 0, retry after 1s)
+	// false limiter: api: denied by limits[0], token bucket of 2, 1 per 1s; retry after 1s
 }
 
 func ExamplePermit_Release() {

@@ -21,6 +21,20 @@ const (
 	KindNeverAdmit     Kind = 8
 )
 
+var kindNames = [...]string{
+	KindSemaphore: "semaphore", KindTokenBucket: "token bucket", KindPacer: "pacer", KindSlidingLog: "sliding log",
+	KindSlidingCounter: "sliding counter", KindFixedWindow: "fixed window", KindUnlimited: "unlimited",
+	KindNeverAdmit: "never admit",
+}
+
+// String is the kind in words, such as "token bucket".
+func (k Kind) String() string {
+	if k == 0 || int(k) >= len(kindNames) {
+		return fmt.Sprintf("kind %d", uint32(k))
+	}
+	return kindNames[k]
+}
+
 // Flags of a limit; equal to the C header's.
 const (
 	flagPerCall       = 1
@@ -138,6 +152,21 @@ func (l Limit) Refill() uint64 { return l.refill }
 
 // Period is a bucket's or pacer's period, or a window's length; 0 for other kinds.
 func (l Limit) Period() time.Duration { return l.period }
+
+// String is the limit's kind and numbers.
+func (l Limit) String() string {
+	switch l.kind {
+	case KindTokenBucket:
+		return fmt.Sprintf("%v of %d, %d per %v", l.kind, l.capacity, l.refill, l.period)
+	case KindPacer:
+		return fmt.Sprintf("%v of %d per %v, burst %d", l.kind, l.refill, l.period, l.capacity)
+	case KindSlidingLog, KindSlidingCounter, KindFixedWindow:
+		return fmt.Sprintf("%v of %d per %v", l.kind, l.capacity, l.period)
+	case KindSemaphore:
+		return fmt.Sprintf("%v of %d", l.kind, l.capacity)
+	}
+	return l.kind.String()
+}
 
 // CountsCalls says whether PerCall was asked for.
 func (l Limit) CountsCalls() bool { return l.flags&flagPerCall != 0 }

@@ -53,6 +53,9 @@ func (l *Limiter) SetFailurePolicy(p FailurePolicy) error {
 // Name is the limiter's name.
 func (l *Limiter) Name() string { return l.name }
 
+// String is the limiter's name and limits.
+func (l *Limiter) String() string { return fmt.Sprintf("%q %v", l.name, l.limits) }
+
 // Limits are the limiter's limits, in order.
 func (l *Limiter) Limits() []Limit { return slices.Clone(l.limits) }
 
@@ -162,7 +165,11 @@ func (l *Limiter) usable(ctx context.Context) error {
 // invalid: it says no more than that.
 func (l *Limiter) failure(a *answer, key string, q *request, byContext bool) error {
 	if a.Status != StatusInvalid {
-		return a.failure(byContext)
+		err := a.failure(byContext)
+		if denied, ok := err.(*DeniedError); ok {
+			denied.limiter = l
+		}
+		return err
 	}
 	detail := ""
 	switch lease := q.leaseMS; {
@@ -170,13 +177,20 @@ func (l *Limiter) failure(a *answer, key string, q *request, byContext bool) err
 		detail = fmt.Sprintf("a key of %d bytes: at most %d", len(key), maxKey)
 	case len(q.weights) != 0 && len(q.weights) != len(l.limits):
 		detail = fmt.Sprintf("%d weights for %d limits", len(q.weights), len(l.limits))
-	case lease != 0 && (lease < 100 || lease > 86_400_000):
-		detail = fmt.Sprintf("a lease of %d ms: 100 to 86400000", lease)
+	case lease != 0 && (lease < minLease || lease > maxLease):
+		detail = leaseDetail(lease)
 	}
 	return &Error{StatusInvalid, detail}
 }
 
 const maxKey = 65_536
+
+// Milliseconds.
+const minLease, maxLease = 100, 86_400_000
+
+func leaseDetail(ms uint32) string {
+	return fmt.Sprintf("a lease of %d ms: %d to %d", ms, minLease, maxLease)
+}
 
 func (l *Limiter) permit(a *answer) *Permit {
 	return &Permit{limiter: l, id: a.permit, decision: a.Decision}
@@ -225,7 +239,7 @@ func (l *Limiter) Do(ctx context.Context, key string, f func(ctx context.Context
 	if l.holds {
 		watched, cancel := context.WithCancelCause(ctx)
 		defer cancel(nil)
-		ctx, tell = watched, func() { cancel(ErrStale) }
+		ctx, tell = watched, func() { cancel(errLost) }
 	}
 	p, err := l.acquireWatched(ctx, key, &q, tell)
 	if err != nil {
@@ -233,7 +247,7 @@ func (l *Limiter) Do(ctx context.Context, key string, f func(ctx context.Context
 	}
 	defer func() {
 		if over := p.Release(); l.holds && err == nil && errors.Is(over, ErrStale) {
-			err = over
+			err = errLost
 		}
 	}()
 	return f(ctx)

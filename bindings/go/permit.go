@@ -86,5 +86,9 @@ func (p *Permit) Renew(ctx context.Context, lease time.Duration) error {
 	if p == nil || p.id == 0 {
 		return nil
 	}
-	return p.limiter.ask(ctx, func() Status { return cRenew(p.limiter.handle, p.id, millisUp(lease)) })
+	ms := millisUp(lease)
+	if ms != 0 && (ms < minLease || ms > maxLease) {
+		return &Error{StatusInvalid, leaseDetail(ms)}
+	}
+	return p.limiter.ask(ctx, func() Status { return cRenew(p.limiter.handle, p.id, ms) })
 }

@@ -107,20 +107,37 @@ type DeniedError struct {
 	// not at all.
 	MaybeCharged bool
 
+	limiter  *Limiter // nil where it is not known here
 	deadline bool
 }
 
-// Error says which limit denied and when to come back.
+// Error says which limiter and which of its limits denied, and when to come back.
 func (e *DeniedError) Error() string {
-	text := "limiter: denied"
+	text := "limiter: "
+	if e.limiter != nil {
+		text += e.limiter.name + ": "
+	}
+	switch {
+	case e.Index >= 0 && e.limiter != nil:
+		text += fmt.Sprintf("denied by limits[%d], %v", e.Index, e.limiter.limits[e.Index])
+	case e.Index >= 0:
+		text += fmt.Sprintf("denied by limits[%d]", e.Index)
+	case e.Degraded:
+		text += "denied by the failure policy"
+	default:
+		text += "denied"
+	}
 	if e.deadline {
-		text = "limiter: denied: the wait would exceed the context's deadline"
+		text += ": the wait would exceed the context's deadline"
 	}
-	if e.RetryAfter == 0 {
-		return text
+	if e.RetryAfter != 0 {
+		text += fmt.Sprintf("; retry after %v", e.RetryAfter)
 	}
-	return fmt.Sprintf("%s (limit %d, retry after %v)", text, e.Index, e.RetryAfter)
+	return text
 }
+
+// Timeout says, as net.Error does, whether a context's deadline set the limit.
+func (e *DeniedError) Timeout() bool { return e.deadline }
 
 // Is matches ErrDenied and, where a context's deadline set the limit, context.DeadlineExceeded.
 func (e *DeniedError) Is(target error) bool {
@@ -135,11 +152,14 @@ type NeverError struct {
 
 // Error says which limit refuses.
 func (e *NeverError) Error() string {
-	return fmt.Sprintf("limiter: can never be admitted (limit %d allows at most %d)", e.Index, e.Limit)
+	return fmt.Sprintf("limiter: can never be admitted: limits[%d] allows at most %d", e.Index, e.Limit)
 }
 
 // Is matches ErrNever.
 func (e *NeverError) Is(target error) bool { return target == ErrNever }
+
+// errLost is ErrStale of a permit that was held until then.
+var errLost error = &Error{StatusStale, "the lease was lost while the permit was held"}
 
 // failure is the error for a status that is not OK and carries no numbers; nil for OK.
 func failure(s Status) error {

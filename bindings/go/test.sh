@@ -75,7 +75,7 @@ exampled() {
         grep -qF "$made" example_test.go example_options_test.go || { echo "no example uses $made" && missing=1; }
     done
     for verb in $(go doc -all . | sed -n 's/^func ([a-z]* \*\(Limiter\|Client\)) \([A-Z][A-Za-z]*\)(.*/\1_\2/p'); do
-        case $verb in Limiter_Name | Limiter_Limits) continue ;; esac
+        case $verb in Limiter_Name | Limiter_Limits | Limiter_String) continue ;; esac
         grep -q "func Example$verb\b" example_test.go || { echo "no example of $verb" && missing=1; }
     done
     return $missing

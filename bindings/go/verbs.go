@@ -2,6 +2,7 @@ package limiter
 
 import (
 	"context"
+	"fmt"
 	"runtime"
 	"time"
 )
@@ -140,7 +141,9 @@ func (l *Limiter) TryMany(ctx context.Context, requests ...Request) ([]Result, e
 			cRelease(l.handle, toAnswer(&m.raw[i]).permit)
 		}
 	})
-	if err == nil {
+	if err == nil && m.status == StatusInvalid {
+		err = l.whichInvalid(keys, queries)
+	} else if err == nil {
 		err = failure(m.status)
 	}
 	if err != nil {
@@ -149,11 +152,30 @@ func (l *Limiter) TryMany(ctx context.Context, requests ...Request) ([]Result, e
 	results := make([]Result, len(m.raw))
 	for i := range m.raw {
 		a := toAnswer(&m.raw[i])
-		if err := a.failure(false); err != nil {
-			results[i].Err = err
+		if a.Status != StatusOK {
+			results[i].Err = l.failure(&a, keys[i], &queries[i], false)
 		} else {
 			results[i].Permit = l.permit(&a)
 		}
 	}
 	return results, nil
+}
+
+// whichInvalid says which of many requests the library found invalid.
+func (l *Limiter) whichInvalid(keys []string, queries []request) error {
+	const most = 65_536
+	if len(keys) > most {
+		return &Error{StatusInvalid, fmt.Sprintf("%d requests: at most %d", len(keys), most)}
+	}
+	for i, key := range keys {
+		q := &queries[i]
+		if q.flags&flagTellLost != 0 {
+			return &Error{StatusInvalid, fmt.Sprintf("requests[%d]: NotifyLost is for Acquire", i)}
+		}
+		invalid := l.failure(&answer{Decision: Decision{Status: StatusInvalid}}, key, q, false).(*Error)
+		if invalid.Detail != "" {
+			return &Error{StatusInvalid, fmt.Sprintf("requests[%d]: %s", i, invalid.Detail)}
+		}
+	}
+	return failure(StatusInvalid)
 }

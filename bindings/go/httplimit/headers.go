@@ -7,6 +7,7 @@ import (
 	"math"
 	"math/bits"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -32,6 +33,11 @@ func newPolicies(l *limiter.Limiter, names, units []string) (policies, error) {
 		return policies{}, fmt.Errorf("%d names and %d units for %d limits", len(names), len(units), len(limits))
 	}
 	p := policies{limits: limits, names: names}
+	for i, name := range names {
+		if slices.ContainsFunc(names[:i], func(other string) bool { return strings.EqualFold(other, name) }) {
+			return policies{}, fmt.Errorf("two limits are named %q", name)
+		}
+	}
 	var items []string
 	for i, limit := range limits {
 		name, err := quote(names[i])

@@ -38,8 +38,8 @@ type Options struct {
 	// knows. Default: a second. MaxWait is kinder to those who are asked to come back.
 	RetryWhenFull time.Duration
 
-	// Names are those of the limits in the RateLimit fields, one for each, in their order. Default:
-	// the limiter's, for those after the first with "-1", "-2" and so on.
+	// Names are those of the limits in the RateLimit fields, one for each, in their order, each
+	// different, also when case is ignored. Default: the limiter's, for those after the first with "-1", "-2" and so on.
 	Names []string
 	// Units are the quota units of the limits that count weight, in the same order, such as
 	// "content-bytes"; "" is requests, or concurrent-requests for a semaphore. Default: all "".
@@ -72,6 +72,9 @@ func Middleware(l *limiter.Limiter, opts Options) func(http.Handler) http.Handle
 		m.opts.Denied = func(w http.ResponseWriter, _ *http.Request, err error) { m.writeProblem(w, err) }
 	}
 	return func(next http.Handler) http.Handler {
+		if next == nil {
+			panic("httplimit: a Middleware without a Handler")
+		}
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { m.serve(w, r, next) })
 	}
 }

@@ -141,7 +141,24 @@ func TestNeverIsDeniedWithoutRetryAfter(t *testing.T) {
 }
 
 func TestMiddlewarePanicsOnNamesThatDoNotFit(t *testing.T) {
-	_, l := virtual(t, limiter.Semaphore(1))
+	c, l := virtual(t, limiter.Semaphore(1))
+	two, err := c.NewLimiter("two", limiter.Semaphore(1), limiter.Unlimited())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, made := range []func(){
+		func() { Middleware(two, Options{Names: []string{"Same", "same"}}) },
+		func() { Middleware(l, Options{})(nil) },
+	} {
+		func() {
+			defer func() {
+				if text, ok := recover().(string); !ok || !strings.HasPrefix(text, "httplimit: ") {
+					t.Error("no panic that says why")
+				}
+			}()
+			made()
+		}()
+	}
 	for _, opts := range []Options{{Names: []string{"a", "b"}}, {Names: []string{"ü"}}, {Units: []string{"", ""}}, {Names: []string{""}}} {
 		func() {
 			defer func() {
