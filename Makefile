@@ -35,11 +35,11 @@ FILL = sed -e 's|@PREFIX@|$(PREFIX)|g' \
 	-e 's|@FULL_LIBDIR@|$(LIBDIR)|g' -e 's|@FULL_INCLUDEDIR@|$(INCLUDEDIR)|g' \
 	-e 's|@VERSION@|$(VERSION)|g' -e 's|@ABI@|$(ABI)|g'
 
-.PHONY: help build demo test sim fuzz soak nemesis check bench abi header install uninstall clean
+.PHONY: help build demo test sim differential fuzz soak nemesis check bench abi header install uninstall clean
 
 help: ## list the targets (default)
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/\1|\2/p' Makefile | \
-		awk -F'|' '{printf "  make %-10s %s\n", $$1, $$2}'
+		awk -F'|' '{printf "  make %-12s %s\n", $$1, $$2}'
 
 build: ## build the library: release, shared and static
 	$(CARGO) build --release --lib
@@ -63,6 +63,10 @@ sim: ## run the simulation of tests/sim: SEEDS=100 of each mode, or one story, S
 
 check: ## the fast tests for development: format, lints, unit tests
 	@tools/test.sh format lint unit
+
+differential: ## compare memory, scripts and exact fractions in DECISIONS=1000000; one failure again: SEED=7 DECISIONS=1
+	LIMITER_DECISIONS=$(or $(DECISIONS),1000000) LIMITER_SEED=$(SEED) \
+		$(CARGO) test -q --profile fast --test differential -- --nocapture
 
 fuzz: ## feed RUNS=100000 random inputs to each of TARGETS, "calls settings replies"
 	@tools/setup.sh test
