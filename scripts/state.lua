@@ -109,7 +109,7 @@ local function parse_key(text, limits, mine)
   key.skew, key.booked, key.blocked, key.seq, key.epoch_until = unpack(more)
   if holders_of then
     key.people, key.era = checked(parts[count + 4], 9), parts[count + 5]
-    if not key.people then return nil end
+    if not key.people or #key.era ~= 16 or find(key.era, '%X') then return nil end
   end
   return key
 end

@@ -85,7 +85,7 @@ impl Redis {
     ) -> Option<Decision> {
         let wait = request.wait?;
         let hash = self.hash_of(named, request.key);
-        let shard = self.shards[Redis::shard_at(hash)].lock().unwrap();
+        let shard = self.shards[Redis::shard_at(hash)].lock();
         let denial = shard.denials.0.get(place(hash))?.as_ref()?;
         let now = self.clock.now();
         let stands = now < denial.doubted && now + wait < denial.passes;

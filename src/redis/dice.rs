@@ -1,12 +1,12 @@
 //! Where randomness comes from: the system, or a seed where everything is to happen again.
 use std::hash::BuildHasher;
-use std::sync::Mutex;
 
 use siphasher::sip::SipHasher13;
 
 use super::wire::{Era, Id};
 use crate::limit::time::Span;
 use crate::permit::Numbers;
+use crate::sync::Mutex;
 
 pub struct Dice(Kind);
 
@@ -29,7 +29,7 @@ impl Dice {
         match &self.0 {
             Kind::System => Id::random().0,
             Kind::Seeded(state) => {
-                let mut state = state.lock().unwrap();
+                let mut state = state.lock();
                 u128::from(split_mix(&mut state)) << 64 | u128::from(split_mix(&mut state))
             }
         }

@@ -1,7 +1,7 @@
 //! What ends before its time: a wait that is cancelled or detached, a queue that is freed, and all of it
 //! at shutdown. What was taken is given back.
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use super::heartbeat::AGAIN;
@@ -12,7 +12,7 @@ use crate::decision::{Decision, Status};
 use crate::op::{Sink, cancel_completed};
 use crate::permit::Numbers;
 use crate::queue::Queue;
-use crate::sync::hand_over;
+use crate::sync::{Mutex, hand_over};
 
 impl Scene<'_> {
     /// Ends a wait that has not been granted; what was booked is given back. An answer that is still
@@ -154,7 +154,7 @@ impl Redis {
         // No call lasts longer than its own deadline; what fails is said once more.
         let longest = self.command_timeout * 2;
         let said = self.all_said(left().map_or(longest, |left| left.min(longest)));
-        self.carrier.lock().unwrap().take();
+        self.carrier.lock().take();
         self.timer.join();
         if self.callbacks.drain(left()) && said {
             Status::Ok
@@ -168,7 +168,7 @@ impl Redis {
         let until = Instant::now() + longest;
         let left = || until.saturating_duration_since(Instant::now());
         while self.flown(left()) {
-            let unsaid = |shard: &Mutex<Shard>| !shard.lock().unwrap().unsaid.is_empty();
+            let unsaid = |shard: &Mutex<Shard>| !shard.lock().unsaid.is_empty();
             if !self.shards.iter().any(unsaid) {
                 return true;
             }
@@ -177,7 +177,7 @@ impl Redis {
             }
             std::thread::sleep(Duration::from_micros(AGAIN.0).min(left()));
             for index in 0..Numbers::SHARDS {
-                self.at(index, |scene| scene.say_now());
+                self.shielded(index, |scene| scene.say_now());
             }
         }
         false
@@ -186,19 +186,15 @@ impl Redis {
     /// Waits until no call is under way.
     pub(super) fn flown(&self, longest: Duration) -> bool {
         while !self.is_still() && hand_over() {}
-        let flights = self.flights.lock().unwrap();
+        let flights = self.flights.lock();
         let under_way = |flights: &mut usize| *flights > 0;
-        let waited = self
-            .landed
-            .wait_timeout_while(flights, longest, under_way)
-            .unwrap();
-        !waited.1.timed_out()
+        *self.landed.wait_timeout_while(flights, longest, under_way) == 0
     }
 
     pub(super) fn close(&self) {
         self.closed.store(true, Ordering::Release);
         for index in 0..Numbers::SHARDS {
-            self.at(index, |scene| scene.close());
+            self.shielded(index, |scene| scene.close());
         }
         self.timer.close();
         self.callbacks.close();

@@ -76,7 +76,7 @@ impl Redis {
         let Some(redis) = self.me.upgrade() else {
             return;
         };
-        *self.flights.lock().unwrap() += 1;
+        *self.flights.lock() += 1;
         let mut flight = Flight {
             redis,
             key: items[0].key.clone(),
@@ -139,7 +139,7 @@ impl Flight {
         let count = self.items.iter().map(|item| item.ops.len()).sum();
         let learn = |server| self.redis.offset.learn(server, self.trip.sent, received);
         self.trip.again |= again;
-        match result.map(|value| Reply::read(&value, count)) {
+        match result.map(|value| self.read(&value, count)) {
             Err(failure) => self.failed(failure),
             Ok(Ok(Reply::Late(server))) => {
                 learn(server);
@@ -172,6 +172,16 @@ impl Flight {
                     message: message.into(),
                 }));
             }
+        }
+    }
+
+    /// The answer to a call. A semaphore's has an era.
+    fn read(&self, value: &Value, count: usize) -> Result<Reply, Malformed> {
+        match Reply::read(value, count)? {
+            Reply::Done { era: None, .. } if self.key.named.life.is_some() => {
+                Err(Malformed("no era".into()))
+            }
+            reply => Ok(reply),
         }
     }
 
@@ -301,7 +311,7 @@ impl Drop for Flight {
     fn drop(&mut self) {
         // After a bug under the key's lock this may fail as well, and must not end the program.
         let _ = catch_unwind(AssertUnwindSafe(|| self.give_up()));
-        *self.redis.flights.lock().unwrap() -= 1;
+        *self.redis.flights.lock() -= 1;
         self.redis.landed.notify_all();
     }
 }

@@ -35,8 +35,9 @@ impl Redis {
         if self.is_closed() {
             return None;
         }
-        let beats = (0..self.shards.len()).map(|shard| self.at(shard, |scene| scene.beat()));
-        let next = beats.flatten().min()?;
+        let again = Some(self.clock.now() + AGAIN);
+        let beat = |shard| self.shielded(shard, |scene| scene.beat()).unwrap_or(again);
+        let next = (0..self.shards.len()).filter_map(beat).min()?;
         let next = next.max(self.clock.now() + LEAST);
         self.next_beat(next);
         Some(next)
@@ -51,7 +52,7 @@ impl Redis {
         // Those of one shard together, in their order.
         ids.sort_by_key(|id| dice::shard_of(*id));
         for ids in ids.chunk_by(|a, b| dice::shard_of(*a) == dice::shard_of(*b)) {
-            self.at(dice::shard_of(ids[0]), |scene| {
+            self.shielded(dice::shard_of(ids[0]), |scene| {
                 ids.iter().for_each(|id| scene.noted(*id));
             });
         }
@@ -60,7 +61,7 @@ impl Redis {
     /// From now on notes arrive; those before may be lost.
     pub fn listens(&self) {
         for shard in 0..self.shards.len() {
-            self.at(shard, |scene| scene.look_now());
+            self.shielded(shard, |scene| scene.look_now());
         }
     }
 }
@@ -162,5 +163,66 @@ impl Scene<'_> {
             self.urge(&unsaid.key, vec![unsaid.op], Then::End(unsaid.until));
         }
         self.shard.unsaid.iter().map(|unsaid| unsaid.at).min()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::callback::Callbacks;
+    use crate::clock::Clock;
+    use crate::config::Config;
+    use crate::limit::time::Time;
+    use crate::redis::{Carrier, Dice, Flight, Named, Options, Redis, World, settings};
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+    use std::sync::{Arc, Weak};
+
+    /// Nothing is ever sent.
+    struct Nowhere;
+
+    impl Carrier for Nowhere {
+        fn carry(&self, flight: Flight) {
+            drop(flight);
+        }
+        fn listen(&self, _: &str) {}
+        fn stir(&self) {}
+        fn count_in(&self, _: Weak<Named>) {}
+        fn connects(&self) -> u64 {
+            0
+        }
+    }
+
+    #[test]
+    fn a_bug_in_one_shard_costs_the_others_no_beat_and_itself_one_call() {
+        let world = World {
+            clock: Arc::new(Clock::virtual_clock()),
+            dice: Dice::system(),
+            carrier: Some(Arc::new(Nowhere)),
+            without: None,
+        };
+        let config = Config::default();
+        let options = Options {
+            link: settings("redis://127.0.0.1:1", &config).unwrap(),
+            config,
+            fork_generation: 0,
+        };
+        let redis = Redis::on(world, options, Arc::default(), Callbacks::new(None));
+        let bug = catch_unwind(AssertUnwindSafe(|| redis.at(3, |_| panic!("a bug"))));
+        assert!(bug.is_err());
+        // A permit that is not there is to be renewed: each beat of the shard unwinds.
+        redis.at(3, |scene| scene.shard.renewals.insert((Time(0), 1)));
+        let due = redis.clock.now();
+        let last = redis.shards.len() - 1;
+        redis.at(last, |scene| {
+            scene
+                .shard
+                .renewals
+                .insert((due + crate::limit::time::Span(7), 1))
+        });
+        for _ in 0..3 {
+            assert!(redis.beat().is_some(), "and it is tried again");
+        }
+        redis.at(3, |scene| assert_eq!(scene.shard.renewals.len(), 1));
+        redis.at(last, |scene| scene.shard.renewals.clear());
+        redis.close();
     }
 }

@@ -155,15 +155,21 @@ impl Scene<'_> {
     /// Takes a permit out that somebody has.
     fn take(&mut self, permit: u64) -> Held {
         let held = self.unhold(permit);
-        assert!(held.wait.is_none(), "nobody knows its number before");
         self.stats.in_flight.sub(1);
         held
     }
 
-    /// Whether a permit is held. If its lease is over, the timer has not got to it yet.
+    /// Whether somebody has a permit. If its lease is over, the timer has not got to it yet; if it is booked,
+    /// nobody was told its number, though anybody may guess it.
     fn holds(&mut self, permit: u64) -> bool {
         self.lease_due(permit);
-        self.shard.held.contains_key(&permit)
+        self.held(permit).is_some()
+    }
+
+    /// The permit that somebody has by this number.
+    pub fn held(&mut self, permit: u64) -> Option<&mut Held> {
+        let held = self.shard.held.get_mut(&permit);
+        held.filter(|held| held.wait.is_none())
     }
 
     /// A lease may have ended.

@@ -268,6 +268,8 @@ impl Scene<'_> {
                 Then::Nobody => {}
             }
         }
+        // Another call may have taken the line over, and have ended before this one.
+        self.tidy(key);
     }
 }
 

@@ -4,7 +4,7 @@
 //! What it answers is flagged degraded. Permits it gives are its own, told by their numbers, and are
 //! released to it also after Redis is back. What this process held on Redis before is not counted in.
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
 use super::census::{self, Census};
@@ -26,6 +26,7 @@ use crate::memory::{self, Memory};
 use crate::op::{self, Relay, Request, Sink};
 use crate::permit::Numbers;
 use crate::stats::{Stats, Totals};
+use crate::sync::Mutex;
 
 /// The backend that stands in for Redis, made when it is first needed.
 pub(super) struct Local {
@@ -84,7 +85,7 @@ impl Local {
 impl StandIn {
     fn on(&self, memory: &Memory) -> Arc<memory::Named> {
         let parts = self.census.living();
-        let mut part = self.part.lock().unwrap();
+        let mut part = self.part.lock();
         match &*part {
             Some((of, named)) if *of == parts => named.clone(),
             _ => {

@@ -55,8 +55,9 @@ pub mod wire;
 
 use std::collections::{BTreeSet, HashMap};
 use std::hash::BuildHasher;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, OnceLock, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use crate::callback::Callbacks;
@@ -70,6 +71,7 @@ use crate::op::Wakes;
 use crate::permit::{Numbers, Operations, Recent};
 use crate::queue::{Queue, Queues};
 use crate::stats::{Stats, Stripe, Totals};
+use crate::sync::{Condvar, Mutex};
 use crate::timer::{Due, Fire, Timer};
 
 use denied::Denials;
@@ -326,7 +328,7 @@ impl Redis {
 
     /// Acts on a shard at the present time, then wakes and sends what that brought about.
     fn at<R>(&self, index: usize, act: impl FnOnce(&mut Scene<'_>) -> R) -> R {
-        let mut guard = self.shards[index].lock().unwrap();
+        let mut guard = self.shards[index].lock();
         let mut scene = Scene {
             redis: self,
             index,
@@ -366,9 +368,21 @@ impl Redis {
         result
     }
 
+    /// [`Redis::at`] where many shards have their turn: a bug that unwinds in one costs the others nothing.
+    fn shielded<R>(&self, index: usize, act: impl FnOnce(&mut Scene<'_>) -> R) -> Option<R> {
+        let turn = catch_unwind(AssertUnwindSafe(|| self.at(index, act)));
+        if turn.is_err() {
+            self.log(
+                Level::Error,
+                "Redis: a bug in this library; see the message of the panic",
+            );
+        }
+        turn.ok()
+    }
+
     /// What carries calls to Redis; made for the first one.
     fn carrier(&self) -> Result<Arc<dyn Carrier>, String> {
-        let mut carrier = self.carrier.lock().unwrap();
+        let mut carrier = self.carrier.lock();
         if let Some(carrier) = &*carrier {
             return Ok(carrier.clone());
         }
@@ -406,7 +420,7 @@ impl Redis {
     }
 
     fn stir(&self) {
-        if let Some(carrier) = &*self.carrier.lock().unwrap() {
+        if let Some(carrier) = &*self.carrier.lock() {
             carrier.stir();
         }
     }
@@ -422,7 +436,7 @@ impl Redis {
     pub fn totals(&self) -> Totals {
         let mut totals = self.stats.totals();
         totals.add(&self.local.totals());
-        if let Some(carrier) = &*self.carrier.lock().unwrap() {
+        if let Some(carrier) = &*self.carrier.lock() {
             totals.connects = carrier.connects();
         }
         totals

@@ -1,7 +1,6 @@
 //! What is known of the server's clock.
-use std::sync::Mutex;
-
 use crate::limit::time::Time;
+use crate::sync::Mutex;
 
 /// How far the server's clock is from ours, as narrowly as its replies tell. For `not_after` only:
 /// no decision depends on it.
@@ -15,13 +14,13 @@ impl Offset {
     /// The server's clock stood at `server` at some moment between the two.
     pub fn learn(&self, server: Time, sent: Time, received: Time) {
         let (least, most) = (less(server, received), less(server, sent));
-        let mut estimate = self.estimate.lock().unwrap();
+        let mut estimate = self.estimate.lock();
         *estimate = Some(estimate.map_or(least, |known| known.clamp(least, most)));
     }
 
     /// The server's time at `at`; `None` while its clock is unknown.
     pub fn server_time(&self, at: Time) -> Option<Time> {
-        let offset = (*self.estimate.lock().unwrap())?;
+        let offset = (*self.estimate.lock())?;
         at.0.checked_add_signed(offset).map(Time)
     }
 }

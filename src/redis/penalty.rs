@@ -43,7 +43,7 @@ impl Redis {
             return;
         }
         for shard in 0..self.shards.len() {
-            self.at(shard, |scene| {
+            self.shielded(shard, |scene| {
                 let of = |(key, line): (&Arc<Key>, &Line)| {
                     if !line.is_awaited() {
                         return None;

@@ -100,7 +100,7 @@ impl Scene<'_> {
         match Serial::of(serial) {
             Serial::Held(permit) => {
                 self.lease_due(permit);
-                let held = self.shard.held.get_mut(&permit)?;
+                let held = self.held(permit)?;
                 Some((&held.key, &mut held.booking, &mut held.settled))
             }
             Serial::Spent(serial) => {

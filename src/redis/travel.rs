@@ -62,6 +62,6 @@ impl Redis {
     }
 
     pub(super) fn is_still(&self) -> bool {
-        *self.flights.lock().unwrap() == 0
+        *self.flights.lock() == 0
     }
 }

@@ -48,6 +48,11 @@ fn twisted(text: &str) -> Vec<String> {
     ] {
         twisted.push(text.replacen(from, to, 1));
     }
+    // Its last part: of a semaphore the name of its state.
+    let (before, _) = text.rsplit_once(';').expect("it has parts");
+    for last in ["", "xyz", "0123456789abcdef0", "-1"] {
+        twisted.push(format!("{before};{last}"));
+    }
     twisted.retain(|other| other != text);
     twisted
 }

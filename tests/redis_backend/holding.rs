@@ -311,3 +311,39 @@ fn shutdown_gives_back_what_is_held_and_ends_what_waits() {
         (100, 0, 0)
     );
 }
+
+/// B-076: also of permits that are booked, whose numbers nobody was told yet.
+#[test]
+fn b_076_numbers_that_nobody_was_given_are_stale_whatever_they_are_of() {
+    let server = Server::start();
+    let client = open(&server.url());
+    let limits = [semaphore(1000), bucket(1, 1, 2_000_000)];
+    let limiter = limiter(&client, "guess", &limits);
+    let held = acquire(&limiter, &Request::TRY).permit;
+    assert_ne!(held, 0);
+    let queue = ClientQueue::new(&client).unwrap();
+    let patient = Request {
+        wait: None,
+        ..Request::TRY
+    };
+    assert_eq!(
+        queue.submit(&limiter, &patient).unwrap().status,
+        Status::Pending
+    );
+    eventually("it is booked", secs(10), || {
+        limiter.peek(&weigh(0)).unwrap().remaining == 0
+            && server.ask::<u64>(&["HLEN", "{limiter:ST:guess:}:i"]) == 2
+    });
+    for n in 1..=4096 {
+        let guessed = held + n;
+        assert_eq!(limiter.release(guessed), Ok(Status::Stale), "{n}");
+        assert_eq!(limiter.settle(guessed, 0), Ok(Status::Stale), "{n}");
+        assert_eq!(limiter.renew(guessed, None), Ok(Status::Stale), "{n}");
+    }
+    let granted = next(&queue);
+    assert_eq!(granted.status, Status::Ok);
+    for permit in [held, granted.permit] {
+        assert_eq!(limiter.release(permit), Ok(Status::Ok));
+    }
+    assert_eq!(client.shutdown(Some(secs(20))), Ok(Status::Ok));
+}

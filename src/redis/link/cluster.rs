@@ -2,7 +2,7 @@
 //! in trouble, by one task, never by callers.
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+use std::sync::{Arc, MutexGuard, OnceLock};
 use std::time::{Duration, Instant};
 
 use redis::Value;
@@ -11,6 +11,7 @@ use tokio::task::AbortHandle;
 use tokio::time::timeout_at;
 
 use crate::config::Level;
+use crate::sync::Mutex;
 
 use super::dial::{Kind, Refusal};
 use super::endpoint::Addr;
@@ -172,7 +173,7 @@ impl Drop for Cluster {
 
 impl Shared {
     fn map(&self) -> MutexGuard<'_, Map> {
-        self.map.lock().expect("no panic while the map is held")
+        self.map.lock()
     }
 
     fn lookup(&self, slot: Option<u16>) -> Option<Arc<Node>> {

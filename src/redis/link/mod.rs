@@ -28,13 +28,15 @@ mod slots;
 mod supervisor;
 mod tls;
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Instant;
 
 use redis::Value;
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, mpsc};
 use tokio::task::AbortHandle;
+
+use crate::sync::Mutex;
 
 pub use dial::{Kind, Refusal};
 pub use endpoint::{Addr, Credentials, Endpoint, Topology};
@@ -147,15 +149,12 @@ impl Link {
         let results: Vec<Mutex<Option<Result<Value, Failure>>>> =
             requests.iter().map(|_| Mutex::default()).collect();
         let keep = |index: usize, result| {
-            let before = results[index]
-                .lock()
-                .expect("no panic while held")
-                .replace(result);
+            let before = results[index].lock().replace(result);
             assert!(before.is_none(), "a request ended twice");
         };
         self.each(lane, requests, deadline, class, &keep).await;
         let taken = results.into_iter().map(|result| {
-            let result = result.into_inner().expect("no panic while held");
+            let result = result.into_inner();
             result.expect("every request ends")
         });
         taken.collect()
@@ -195,7 +194,7 @@ impl Link {
             .handle
             .spawn(listener.run())
             .abort_handle();
-        let mut listeners = self.listeners.lock().expect("no panic while held");
+        let mut listeners = self.listeners.lock();
         listeners.retain(|listener| !listener.is_finished());
         listeners.push(task);
         receiver
@@ -218,7 +217,7 @@ impl Link {
 
 impl Drop for Link {
     fn drop(&mut self) {
-        for listener in self.listeners.get_mut().expect("no panic while held") {
+        for listener in self.listeners.get_mut() {
             listener.abort();
         }
     }
@@ -251,12 +250,12 @@ impl Inner {
     ) -> (Result<Value, Failure>, bool) {
         let result = Mutex::new(None);
         let keep = |_: usize, outcome, again: bool| {
-            *result.lock().expect("no panic while held") = Some((outcome, again));
+            *result.lock() = Some((outcome, again));
         };
         self.sender(lane, deadline, class, &keep)
             .send(request)
             .await;
-        let result = result.lock().expect("no panic while held").take();
+        let result = result.lock().take();
         result.expect("every request ends")
     }
 }

@@ -10,7 +10,7 @@
 //! one subscription on any node hears scripts on all, and a slot that moves changes nothing. (Sharded
 //! channels would need a subscription for each node, moved with the slots.) The proof is published
 //! through another node each time, so a path that fails between two nodes is found too.
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures_util::StreamExt;
@@ -20,6 +20,7 @@ use tokio::sync::mpsc;
 use tokio::time::{timeout, timeout_at};
 
 use crate::config::Level;
+use crate::sync::Mutex;
 
 use super::Inner;
 use super::dial::{Kind, Pushes, Refusal};
@@ -112,7 +113,7 @@ impl Listener {
             };
         };
         let mut messages = Messages::Shared(pushes);
-        *self.shared.lock().expect("no panic while held") = Some(live.clone());
+        *self.shared.lock() = Some(live.clone());
         let refusal = match timeout(patience, self.subscribe_on(&live)).await {
             Err(_) => Refusal::timeout("SUBSCRIBE"),
             Ok(Err(refusal)) => refusal,
@@ -129,7 +130,7 @@ impl Listener {
 
     /// What nobody hears is not to be sent. There is no right to unsubscribe.
     fn leave(&self) {
-        if let Some(live) = self.shared.lock().expect("no panic while held").take() {
+        if let Some(live) = self.shared.lock().take() {
             live.end_because(Refusal::new(
                 "DONE",
                 "nobody listens any more",

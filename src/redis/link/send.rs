@@ -302,10 +302,12 @@ impl<'a> Sender<'a> {
         };
         job.ask = None;
         let verdict = failure::classify(&error);
-        let works = !matches!(
-            verdict,
-            Verdict::Later | Verdict::Elsewhere | Verdict::Final(Failure::Auth { .. })
-        );
+        // While a slot moves, a node answers all others.
+        let works = error.code() == "TRYAGAIN"
+            || !matches!(
+                verdict,
+                Verdict::Later | Verdict::Elsewhere | Verdict::Final(Failure::Auth { .. })
+            );
         live.replied(works);
         match works {
             true => breaker.succeeded(),

@@ -6,7 +6,7 @@
 //! so a caller that goes away leaves nothing half done.
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use redis::aio::MultiplexedConnection;
@@ -15,6 +15,7 @@ use tokio::task::AbortHandle;
 use tokio::time::timeout_at;
 
 use crate::config::Level;
+use crate::sync::Mutex;
 
 use super::breaker::Breaker;
 use super::dial::{Dialer, Driver, Kind, Pushes, Refusal};
@@ -190,7 +191,7 @@ impl Supervisor {
     }
 
     pub fn breaker(&self) -> std::sync::MutexGuard<'_, Breaker> {
-        self.core.breaker.lock().expect("a breaker does not panic")
+        self.core.breaker.lock()
     }
 
     /// How long an idempotent call waits for one reply.
@@ -355,7 +356,7 @@ impl Core {
 
     fn replaced(&self, live: &Live) -> Refusal {
         count(&self.reporter.counters.replaced);
-        let why = live.why.lock().expect("no panic while held");
+        let why = live.why.lock();
         why.clone().expect("whoever ends it says why")
     }
 
@@ -443,7 +444,7 @@ impl Live {
     /// What is pushed on it, unless somebody has that already. `None`: it does not hear.
     pub fn pushes(&self) -> Option<std::sync::MutexGuard<'_, Option<Pushes>>> {
         let pushes = self.pushes.as_ref()?;
-        Some(pushes.lock().expect("no panic while held"))
+        Some(pushes.lock())
     }
 
     pub fn connection(&self) -> MultiplexedConnection {
@@ -479,15 +480,12 @@ impl Live {
 
     /// Nothing can be sent any more. What this answers `false` for is taken by the driver.
     pub fn is_over(&self) -> bool {
-        self.driver.is_finished() || self.why.lock().expect("no panic while held").is_some()
+        self.driver.is_finished() || self.why.lock().is_some()
     }
 
     /// Takes the connection out of service.
     pub fn end_because(&self, why: Refusal) {
-        self.why
-            .lock()
-            .expect("no panic while held")
-            .get_or_insert(why);
+        self.why.lock().get_or_insert(why);
         self.end.notify_one();
     }
 
