@@ -126,6 +126,13 @@ impl Callbacks {
         self.len() == 0
     }
 
+    /// Completions whose callbacks have not begun, without the words of lost leases: whoever asks knows how
+    /// many there may be.
+    pub fn completions(&self) -> usize {
+        let state = self.state.lock();
+        state.due.len() - state.lost
+    }
+
     /// Takes back a completion whose callback has not begun.
     pub fn take(&self, op: u64) -> Option<Decision> {
         match self.state.lock().due.take(&Key::Completion(op))? {
@@ -250,6 +257,8 @@ mod tests {
             assert!(callbacks.push_lost(permit));
         }
         assert!(!callbacks.push_lost(u64::MAX));
+        // Who asks for a callback is not to wait for them.
+        assert!(callbacks.completions() <= 1);
         callbacks.wake();
         go.send(()).unwrap();
         assert!(callbacks.drain(None));

@@ -4,7 +4,7 @@
 //! - [`limit`]: the algorithms, pure: state + time + weight -> decision.
 //! - [`decision`]: the words every layer shares: status, decision.
 //! - [`config`]: a client's settings, from strings.
-//! - [`stats`]: what is counted. [`sync`]: locks that a bug does not poison.
+//! - [`stats`]: what is counted. [`sync`]: locks that a bug does not poison. `pages`: very many of a kind.
 //! - [`runtime`], [`fork`]: the library's threads, and what a fork does to what it holds.
 //! - [`clock`], [`timer`]: time, and what falls due.
 //! - [`op`], [`queue`], [`callback`], over [`mailbox`]: what is asked, and the ways its one answer takes.
@@ -29,6 +29,7 @@ pub mod limiter;
 pub mod mailbox;
 pub mod memory;
 pub mod op;
+mod pages;
 pub mod permit;
 pub mod queue;
 pub mod redis;

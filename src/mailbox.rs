@@ -1,21 +1,20 @@
 //! What waits to be picked up, oldest first, and can be taken back before it is.
-use std::collections::BTreeMap;
+use crate::pages::Pages;
 
-/// A queue from which an entry in the middle can be taken by its key. Each key is used once. Trees: it
-/// may hold very many entries, and no call is to move them all.
+/// A queue from which an entry in the middle can be taken by its key. Each key is used once.
 pub struct Mailbox<K, T> {
     /// By arrival.
-    entries: BTreeMap<u64, (K, T)>,
+    entries: Pages<u64, (K, T)>,
     /// When each arrived.
-    arrivals: BTreeMap<K, u64>,
+    arrivals: Pages<K, u64>,
     next: u64,
 }
 
 impl<K: Copy + Ord, T> Mailbox<K, T> {
     pub fn new() -> Mailbox<K, T> {
         Mailbox {
-            entries: BTreeMap::new(),
-            arrivals: BTreeMap::new(),
+            entries: Pages::default(),
+            arrivals: Pages::default(),
             next: 0,
         }
     }
@@ -34,7 +33,7 @@ impl<K: Copy + Ord, T> Mailbox<K, T> {
     }
 
     pub fn has(&self, key: &K) -> bool {
-        self.arrivals.contains_key(key)
+        self.arrivals.contains(key)
     }
 
     /// Takes an entry back.

@@ -150,9 +150,15 @@ impl Queue {
         self.state.lock().done.has(&Key::Completion(op))
     }
 
-    /// Completions that were not polled.
+    /// Completions that were not polled, and words of lost leases.
     pub fn len(&self) -> usize {
         self.state.lock().done.len()
+    }
+
+    /// Completions alone: whoever asks knows how many there may be.
+    pub fn completions(&self) -> usize {
+        let state = self.state.lock();
+        state.done.len() - state.lost
     }
 
     pub fn is_empty(&self) -> bool {

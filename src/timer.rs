@@ -4,7 +4,6 @@
 //! On a virtual clock there is no thread: whoever moves the clock fires what is due on the way, in
 //! order, each at its own time.
 use crate::sync::{Condvar, Mutex};
-use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, OnceLock, Weak};
 use std::thread::JoinHandle;
@@ -12,6 +11,7 @@ use std::thread::JoinHandle;
 use crate::clock::Clock;
 use crate::decision::Status;
 use crate::limit::time::{Span, Time};
+use crate::pages::Pages;
 use crate::runtime;
 
 /// What falls due. The order breaks ties: a lease that ends makes room before anyone gives up waiting.
@@ -38,7 +38,7 @@ pub struct Timer {
 
 #[derive(Default)]
 struct State {
-    events: BTreeSet<(Time, Due)>,
+    events: Pages<(Time, Due)>,
     thread: Option<JoinHandle<()>>,
     closed: bool,
 }
@@ -78,8 +78,11 @@ impl Timer {
     pub fn arm(self: &Arc<Timer>, at: Time, due: Due) {
         let mut state = self.state.lock();
         let _ = self.start(&mut state);
-        let first = state.events.first().is_none_or(|first| (at, due) < *first);
-        state.events.insert((at, due));
+        let first = state
+            .events
+            .first()
+            .is_none_or(|(first, ())| (at, due) < *first);
+        state.events.insert((at, due), ());
         if first && state.thread.is_some() {
             self.changed.notify_one();
         }
@@ -126,7 +129,7 @@ impl Timer {
 
     /// When the next event falls due.
     pub fn next(&self) -> Option<Time> {
-        self.state.lock().events.first().map(|(at, _)| *at)
+        self.state.lock().events.first().map(|((at, _), ())| *at)
     }
 
     /// Fires what is due by then, for whoever moves the clock by steps of its own.
@@ -153,8 +156,9 @@ impl Timer {
     }
 
     fn take_due(&self, state: &mut State, now: Time) -> Option<(Time, Due)> {
-        let first = *state.events.first()?;
-        (first.0 <= now).then(|| state.events.pop_first()).flatten()
+        let (&(at, _), ()) = state.events.first()?;
+        let due = (at <= now).then(|| state.events.pop_first()).flatten();
+        due.map(|(event, ())| event)
     }
 
     /// False: there is nobody to tell any more.
@@ -182,7 +186,7 @@ impl Timer {
             let sleep = state
                 .events
                 .first()
-                .and_then(|(at, _)| self.clock.sleep_until(*at));
+                .and_then(|((at, _), ())| self.clock.sleep_until(*at));
             state = match sleep {
                 Some(sleep) => self.changed.wait_timeout(state, sleep),
                 None => self.changed.wait(state),

@@ -76,6 +76,11 @@ impl Booking {
         }
     }
 
+    /// It lies in more than one piece of memory.
+    pub fn is_scattered(&self) -> bool {
+        matches!(self.charges, Charges::Many(_))
+    }
+
     /// Something is held that has to be released.
     pub fn holds(&self) -> bool {
         self.held().any(|held| held > 0)

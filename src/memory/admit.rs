@@ -135,7 +135,7 @@ impl Scene<'_> {
 
     /// Brings a key under the newest limits. True if they are others; then the caller pumps.
     pub fn adopt(&mut self, key: &mut Key, named: &Arc<Named>) -> bool {
-        if named.is_newest() && Arc::ptr_eq(&key.named, named) {
+        if key.named.is_newest() {
             return false;
         }
         let newest = named.current();
@@ -293,7 +293,9 @@ impl Scene<'_> {
             return Decision::of(status);
         }
         let crowded = match asker {
-            Asker::Sink(Sink::Queue(queue)) => queue.len() >= self.memory.options.max_waiting,
+            Asker::Sink(Sink::Queue(queue)) => {
+                queue.completions() >= self.memory.options.max_waiting
+            }
             _ => false,
         };
         if crowded || !self.begin_wait() {
@@ -302,7 +304,7 @@ impl Scene<'_> {
         }
         let sink = std::mem::replace(asker, Asker::Try).into_sink();
         let (op, serial) = self.memory.next_op(self.book.index);
-        let wait = Box::new(Wait {
+        let wait = Wait {
             key: key.id,
             weights: weights.clone(),
             sink,
@@ -312,7 +314,7 @@ impl Scene<'_> {
             deadline: request.wait.map(|wait| self.now + wait),
             stage: Stage::Queued,
             due: None,
-        });
+        };
         let ahead = self.enter(key, serial, wait, at);
         Decision {
             op,

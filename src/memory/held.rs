@@ -3,6 +3,7 @@
 use super::keys::{Key, Keys};
 use super::leave::{Rest, SOME};
 use super::names::{KeyId, Named};
+use super::pieces;
 use super::scene::Scene;
 use crate::decision::Status;
 use crate::limit::decide::Booking;
@@ -102,7 +103,7 @@ impl Scene<'_> {
             let serial = self.book.next_serial;
             self.book.next_serial = (serial + 1) % (Numbers::PERMITS / 2);
             // They begin again after years, and one may be held for so long.
-            if !self.book.held.contains_key(&serial) {
+            if !self.book.held.contains(&serial) {
                 return serial;
             }
         }
@@ -143,7 +144,7 @@ impl Scene<'_> {
             ends,
             tell: tell.filter(|_| terms.tell),
         };
-        self.book.held.insert(serial, Box::new(held));
+        self.book.held.insert(serial, held);
         self.arm_lease(ends, serial);
         self.stats.in_flight.add(1);
         (number, fence)
@@ -180,7 +181,9 @@ impl Scene<'_> {
         let Some(key) = self.holder(keys, serial) else {
             return Status::Stale;
         };
-        self.unhold(key, serial);
+        if self.unhold(key, serial).booking.is_scattered() {
+            pieces::freed(1);
+        }
         self.stats.released.add(1);
         self.pump(key);
         Status::Ok
@@ -215,7 +218,7 @@ impl Scene<'_> {
         self.disarm_lease(held.ends, serial);
         key.named.limits.release(&mut key.state, &held.booking);
         self.stats.in_flight.sub(1);
-        *held
+        held
     }
 
     /// Drops some of the records of permits that a reset ended: not all at once, there may be a million.
@@ -242,6 +245,9 @@ impl Scene<'_> {
         let callbacks = &self.memory.callbacks;
         let untold = self.wakes.lost(permit, held.tell.as_ref(), callbacks);
         self.stats.overloaded.add(untold);
+        if held.booking.is_scattered() {
+            self.book.left.insert(serial, held.booking);
+        }
     }
 
     /// Ends the leases that are over, whether or not the timer has got to it. If there are many, the call

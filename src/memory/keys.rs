@@ -1,12 +1,13 @@
 //! The keys of one shard: what is stored of each, and when one can be forgotten.
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::names::{KeyId, Named, Names};
+use super::pieces;
 use super::table::{Entry, Table};
 use crate::limit::decide::KeyState;
 use crate::limit::rate::Tick;
 use crate::limit::time::Time;
+use crate::pages::Few;
 
 /// What is known of one key.
 pub(super) struct Key {
@@ -22,17 +23,17 @@ pub(super) struct Key {
 #[derive(Default)]
 pub(super) struct Live {
     /// Semaphore permits held: when they end unless they are renewed, and their serials.
-    pub permits: BTreeSet<(Time, u64)>,
+    pub permits: Few<(Time, u64)>,
     /// Permits of another epoch were ended by a reset.
     pub epoch: u64,
     /// Fencing number of the latest grant.
     pub fence: u64,
     /// Waits that nothing was taken for yet, by serial of their operation.
-    pub queue: BTreeSet<u64>,
+    pub queue: Few<u64>,
     /// From which one on those of the queue may have become too heavy for their limits.
     pub doubted: Option<u64>,
     /// Waits whose time is booked but not yet come.
-    pub booked: BTreeSet<u64>,
+    pub booked: Few<u64>,
 }
 
 impl Key {
@@ -188,6 +189,10 @@ pub(super) struct Keys {
 
 /// Keys of a table beyond which there are to be more tables.
 const CROWDED: usize = 128;
+/// Whole keys that one call looks at.
+const WHOLE: usize = 64;
+/// Pieces of memory that a whole key lies in, about.
+const PIECES: u32 = 8;
 /// Keys of two tables up to which they become one.
 const LONELY: usize = 48;
 
@@ -332,15 +337,26 @@ impl Keys {
     }
 }
 
-/// Gives up keys that are as new; others it keeps, as small as they can be.
+/// Gives up keys that are as new; others it keeps, as small as they can be. Of whole keys, which lie in many
+/// places, it looks at some.
 fn needed(now: Time, names: &Names) -> impl FnMut(Entry<Slot>) -> Option<Entry<Slot>> {
     let mut known: Option<Arc<Named>> = None;
+    let mut whole = 0;
     move |Entry { id, value }| match value {
-        Slot::Full(key) if key.is_forgettable(now) => None,
-        Slot::Full(key) => Some(Entry {
+        Slot::Full(key) if whole == WHOLE => Some(Entry {
             id,
-            value: key.into_slot(),
+            value: Slot::Full(key),
         }),
+        Slot::Full(key) if key.is_forgettable(now) => {
+            whole += 1;
+            pieces::freed(PIECES);
+            None
+        }
+        Slot::Full(key) => {
+            whole += 1;
+            let value = key.into_slot();
+            Some(Entry { id, value })
+        }
         Slot::Plain(plain) => {
             // Most are of the same limits as the one before.
             let same = known.take().filter(|named| named.number() == plain.named());

@@ -146,8 +146,9 @@ impl Scene<'_> {
         let &mut Progress {
             who, before, from, ..
         } = progress;
-        let theirs = self.book.groups.range((who, from)..(who, before));
-        let next: Vec<u64> = theirs.take(SOME).map(|(_, serial)| *serial).collect();
+        let theirs = self.book.groups.from((who, from)).map(|(one, ())| *one);
+        let theirs = theirs.take_while(|one| *one < (who, before));
+        let next: Vec<u64> = theirs.take(SOME).map(|(_, serial)| serial).collect();
         self.book.leaving.insert(before, who);
         for &serial in &next {
             // Some may be over by now: what fell due for one of them may have ended others.
@@ -184,7 +185,7 @@ impl Scene<'_> {
     /// Looks at the next who wait, and sees to it that their keys are brought up to date if they are of these
     /// limits' family. Answers where to go on.
     fn waiting_kin(&mut self, keys: &mut Keys, named: &Named, from: u64) -> Option<u64> {
-        let next = self.book.waits.range(from..).take(SOME);
+        let next = self.book.waits.from(from).take(SOME);
         let next: Vec<(u64, KeyId)> = next.map(|(serial, wait)| (*serial, wait.key)).collect();
         for (_, id) in &next {
             let key = keys.find(*id, &self.memory.names);

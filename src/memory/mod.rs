@@ -14,6 +14,7 @@ mod keys;
 mod leave;
 mod names;
 mod paced;
+mod pieces;
 mod plain;
 mod scene;
 mod spent;
@@ -127,7 +128,7 @@ impl Memory {
     /// gets the one completion. A callback sink gets every answer: PENDING, or nothing was started.
     pub fn acquire(&self, named: &Arc<Named>, request: &Request, sink: Sink) -> Decision {
         if matches!(sink, Sink::Callback(_)) {
-            if self.callbacks.len() >= self.options.max_waiting {
+            if self.callbacks.completions() >= self.options.max_waiting {
                 self.stats.stripe(0).overloaded.add(1);
                 return refused(request, Status::Overloaded);
             }
@@ -319,7 +320,7 @@ impl Memory {
     fn attend(&self, op: u64) -> Option<Time> {
         let (shard, serial) = self.numbers.read(op).expect("an operation of this backend");
         let serial = self.operations.find(serial);
-        self.at(shard, |keys, scene| {
+        self.due(shard, |keys, scene| {
             scene.wait_due(keys, serial);
             scene.book.waits.get(&serial)?.due
         })
@@ -354,7 +355,7 @@ impl Fire for Memory {
             }
             Due::Lease(permit) => {
                 let (shard, serial) = self.numbers.read(permit).expect("a permit of this backend");
-                self.at(shard, |keys, scene| scene.lease_due(keys, serial));
+                self.due(shard, |keys, scene| scene.lease_due(keys, serial));
             }
         }
     }

@@ -1,19 +1,18 @@
 //! Permits of bookings ahead, which their callers sleep to by themselves and may give back before: each
 //! is remembered until its time, however many others come meanwhile. If there are too many, those that are
 //! due last are not: they come on time, but can be neither given back nor settled.
-use std::collections::{BTreeMap, BTreeSet};
-
 use super::names::KeyId;
 use super::spent::Spent;
 use crate::limit::time::Time;
+use crate::pages::Pages;
 
 /// Those of one shard, by serial.
 #[derive(Default)]
 pub(super) struct Paced {
-    records: BTreeMap<u64, Spent>,
+    records: Pages<u64, Spent>,
     /// When their times come.
-    due: BTreeSet<(Time, u64)>,
-    of_key: BTreeSet<(KeyId, u64)>,
+    due: Pages<(Time, u64)>,
+    of_key: Pages<(KeyId, u64)>,
     /// Of these keys those before a serial are forgotten, and still to be dropped.
     ended: Vec<(KeyId, u64)>,
 }
@@ -28,11 +27,11 @@ impl Paced {
         // Two out for one in: so what a rush has left goes away again.
         self.trim(now);
         self.trim(now);
-        self.due.insert((spent.at(), serial));
-        self.of_key.insert((spent.key(), serial));
+        self.due.insert((spent.at(), serial), ());
+        self.of_key.insert((spent.key(), serial), ());
         self.records.insert(serial, spent);
         if self.records.len() > Paced::MOST
-            && let Some(&(_, last)) = self.due.last()
+            && let Some((&(_, last), ())) = self.due.last()
         {
             self.drop_one(last);
         }
@@ -41,7 +40,7 @@ impl Paced {
     /// Forgets one whose time has come, if there are many.
     pub fn trim(&mut self, now: Time) {
         let over = |&(at, _): &(Time, u64)| at <= now;
-        let first = self.due.first().copied().filter(over);
+        let first = self.due.first().map(|(one, ())| *one).filter(over);
         if let Some((_, serial)) = first.filter(|_| self.records.len() > Paced::KEPT) {
             self.drop_one(serial);
         }
@@ -78,8 +77,8 @@ impl Paced {
             let Some(&(key, before)) = self.ended.first() else {
                 return;
             };
-            let first = self.of_key.range((key, 0)..(key, before)).next().copied();
-            match first {
+            let first = self.of_key.from((key, 0)).next().map(|(one, ())| *one);
+            match first.filter(|one| *one < (key, before)) {
                 Some((_, serial)) => drop(self.drop_one(serial)),
                 None => drop(self.ended.remove(0)),
             }

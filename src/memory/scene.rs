@@ -8,12 +8,15 @@ use super::held::Held;
 use super::keys::{Key, Keys};
 use super::leave::{CALLS, Group, Rest};
 use super::paced::Paced;
+use super::pieces;
 use super::spent::Spent;
 use super::wait::Wait;
 use crate::callback::Callbacks;
 use crate::decision::Status;
+use crate::limit::decide::Booking;
 use crate::limit::time::Time;
 use crate::op::Wakes;
+use crate::pages::{Few, Pages};
 use crate::permit::Recent;
 use crate::stats::Stripe;
 
@@ -23,12 +26,12 @@ pub(super) struct Shard {
     pub book: Book,
 }
 
-/// Permits and waits of a shard's keys. What grows with their number is a tree: a hash table or a vector
+/// Permits and waits of a shard's keys. What grows with their number is in pages: a hash table or a vector
 /// would stand still at times to move all that it holds.
 pub(super) struct Book {
     pub index: usize,
     /// Semaphore permits, by serial.
-    pub held: BTreeMap<u64, Box<Held>>,
+    pub held: Pages<u64, Held>,
     /// Of semaphore permits and paced ones.
     pub next_serial: u64,
     /// Permits that need not come back.
@@ -36,11 +39,13 @@ pub(super) struct Book {
     /// Those whose callers sleep to a time ahead.
     pub paced: Paced,
     /// Permits that resets have ended and whose records are still to be dropped.
-    pub ended: Vec<BTreeSet<(Time, u64)>>,
+    pub ended: Vec<Few<(Time, u64)>>,
+    /// What is left of lost permits, in more pieces than one, and still to be dropped.
+    pub left: Pages<u64, Booking>,
     /// Operations under way, by serial.
-    pub waits: BTreeMap<u64, Box<Wait>>,
+    pub waits: Pages<u64, Wait>,
     /// The same by what they end together by.
-    pub groups: BTreeSet<(Group, u64)>,
+    pub groups: Pages<(Group, u64)>,
     /// Waits that are being ended, by the operation before which they came.
     pub leaving: BTreeMap<u64, Group>,
     /// Since keys that are as new were looked for; see [`super::leave::CALLS`].
@@ -84,13 +89,14 @@ impl Shard {
             keys: Keys::new(),
             book: Book {
                 index,
-                held: BTreeMap::new(),
+                held: Pages::default(),
                 next_serial: first,
                 recent: Recent::new(first),
                 paced: Paced::default(),
                 ended: Vec::new(),
-                waits: BTreeMap::new(),
-                groups: BTreeSet::new(),
+                left: Pages::default(),
+                waits: Pages::default(),
+                groups: Pages::default(),
                 leaving: BTreeMap::new(),
                 calls: 0,
                 epoch: 0,
@@ -101,11 +107,26 @@ impl Shard {
 
 /// Records of ended permits that one call drops, and of paced ones.
 const SWEPT: usize = 32;
+/// What is left of lost permits that one call drops.
+const LEFT: usize = 4;
 
 impl Memory {
     /// Acts on a shard at the present time, then wakes whom that concerns; then does what is left, with the
-    /// shard free for others in between.
+    /// shard free for others in between. And keeps house: each call does a little.
     pub(super) fn at<R>(
+        &self,
+        shard: usize,
+        act: impl FnOnce(&mut Keys, &mut Scene<'_>) -> R,
+    ) -> R {
+        self.due(shard, |keys, scene| {
+            scene.keep_house();
+            act(keys, scene)
+        })
+    }
+
+    /// [`Memory::at`] for what falls due. Keeps no house: the timer's thread could free in one go what others
+    /// have allocated one after another, and leave them with the pieces.
+    pub(super) fn due<R>(
         &self,
         shard: usize,
         act: impl FnOnce(&mut Keys, &mut Scene<'_>) -> R,
@@ -137,13 +158,6 @@ impl Memory {
             stats: self.stats.stripe(shard),
             rest: BTreeSet::new(),
         };
-        scene.drop_ended(SWEPT);
-        scene.book.paced.drop_ended(SWEPT);
-        scene.book.calls += 1;
-        if scene.book.calls >= CALLS {
-            scene.book.calls = 0;
-            scene.rest.insert(Rest::Keys);
-        }
         let result = act(keys, &mut scene);
         (result, scene.rest)
     }
@@ -157,6 +171,20 @@ impl Scene<'_> {
             Err(Status::Closed)
         } else {
             Ok(())
+        }
+    }
+
+    fn keep_house(&mut self) {
+        self.drop_ended(SWEPT);
+        self.book.paced.drop_ended(SWEPT);
+        for _ in 0..LEFT {
+            let left = self.book.left.pop_first();
+            pieces::freed(left.is_some().into());
+        }
+        self.book.calls += 1;
+        if self.book.calls >= CALLS {
+            self.book.calls = 0;
+            self.rest.insert(Rest::Keys);
         }
     }
 

@@ -56,16 +56,12 @@ impl Scene<'_> {
     }
 
     /// Begins a wait, at the end of the queue or booked for `at`. Answers how many wait before it.
-    pub fn enter(
-        &mut self,
-        key: &mut Key,
-        serial: u64,
-        wait: Box<Wait>,
-        at: Option<Time>,
-    ) -> usize {
+    pub fn enter(&mut self, key: &mut Key, serial: u64, wait: Wait, at: Option<Time>) -> usize {
         let deadline = wait.deadline;
         let groups = Group::of(&wait).map(|group| (group, serial));
-        self.book.groups.extend(groups);
+        for group in groups {
+            self.book.groups.insert(group, ());
+        }
         self.book.waits.insert(serial, wait);
         let live = key.live(&mut self.book.epoch);
         let ahead = live.queue.len() + live.booked.len();
@@ -179,7 +175,7 @@ impl Scene<'_> {
         let Some(from) = live.doubted else {
             return false;
         };
-        let next: Vec<u64> = live.queue.range(from..).take(SOME).copied().collect();
+        let next: Vec<u64> = live.queue.from(from).take(SOME).copied().collect();
         live.doubted = next.get(SOME - 1).map(|last| last + 1);
         let mut any = false;
         for serial in next {
@@ -290,7 +286,7 @@ impl Scene<'_> {
     }
 
     /// Takes a wait out and gives back what was booked for it.
-    pub fn abandon(&mut self, key: &mut Key, serial: u64) -> Box<Wait> {
+    pub fn abandon(&mut self, key: &mut Key, serial: u64) -> Wait {
         let mut wait = self.remove(key, serial);
         if let Stage::Booked(booking) = std::mem::replace(&mut wait.stage, Stage::Queued) {
             let cancelled = key.named.limits.cancel(&mut key.state, self.now, booking);
@@ -299,7 +295,7 @@ impl Scene<'_> {
         wait
     }
 
-    fn remove(&mut self, key: &mut Key, serial: u64) -> Box<Wait> {
+    fn remove(&mut self, key: &mut Key, serial: u64) -> Wait {
         self.disarm(serial);
         let live = key.live.as_mut().expect("somebody waits");
         let known = live.queue.remove(&serial) | live.booked.remove(&serial);

@@ -56,7 +56,7 @@ impl Scene<'_> {
 
     /// What is booked, in its order.
     fn booked<'b>(&'b self, key: &'b Key) -> impl Iterator<Item = &'b Booking> {
-        let booked = key.live.iter().flat_map(|live| &live.booked);
+        let booked = key.live.iter().flat_map(|live| live.booked.iter());
         booked.map(|serial| match &self.book.waits[serial].stage {
             Stage::Booked(booking) => booking,
             Stage::Queued => unreachable!("its key says that it is booked"),
@@ -65,7 +65,7 @@ impl Scene<'_> {
 
     /// Moves those whose bookings were moved as they are, in one go as for [`Scene::rebook`].
     fn put_off(&mut self, key: &mut Key, by: Span) {
-        let serials = key.live.iter().flat_map(|live| &live.booked);
+        let serials = key.live.iter().flat_map(|live| live.booked.iter());
         let serials: Vec<u64> = serials.copied().collect();
         let mut late = Vec::new();
         for serial in serials {
@@ -91,7 +91,7 @@ impl Scene<'_> {
             return Vec::new();
         };
         let mut unbooked = Vec::with_capacity(live.booked.len());
-        for &serial in &live.booked {
+        for &serial in live.booked.iter() {
             match std::mem::replace(&mut self.wait_mut(serial).stage, Stage::Queued) {
                 Stage::Booked(booking) => unbooked.push((serial, booking)),
                 Stage::Queued => unreachable!("its key says that it is booked"),
@@ -151,8 +151,10 @@ impl Scene<'_> {
         self.book.epoch += 1;
         live.epoch = self.book.epoch;
         let booked = std::mem::take(&mut live.booked);
-        live.queue.extend(&booked);
-        for serial in booked {
+        for &serial in booked.iter() {
+            live.queue.insert(serial);
+        }
+        for &serial in booked.iter() {
             let wait = self.wait_mut(serial);
             wait.stage = Stage::Queued;
             let deadline = wait.deadline;
@@ -192,7 +194,7 @@ impl Scene<'_> {
 
     /// Ends everything: waits with CLOSED, permits are released, keys forgotten.
     pub fn close(&mut self, keys: &mut Keys) {
-        let serials: Vec<u64> = self.book.waits.keys().copied().collect();
+        let serials: Vec<u64> = self.book.waits.iter().map(|(serial, _)| *serial).collect();
         for serial in serials {
             self.wait_due(keys, serial);
             let Some(wait) = self.book.waits.get(&serial) else {
@@ -209,6 +211,7 @@ impl Scene<'_> {
         self.stats.released.add(permits);
         self.book.held.clear();
         self.book.ended.clear();
+        self.book.left.clear();
         self.book.recent.forget(|_| true);
         self.book.paced.clear();
     }

@@ -66,9 +66,9 @@ impl Redis {
         let untaken = match &sink {
             Sink::Callback(_) => {
                 self.callbacks.ready()?;
-                self.callbacks.len()
+                self.callbacks.completions()
             }
-            Sink::Queue(queue) => queue.len(),
+            Sink::Queue(queue) => queue.completions(),
             Sink::Thread(_) | Sink::Relay(_) => 0,
         };
         if untaken >= self.options.config.max_waiting {

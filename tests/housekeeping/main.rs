@@ -94,6 +94,52 @@ fn very_many_permits_on_as_many_keys() {
     }
 }
 
+/// Of which each lies in many pieces. They are freed one after another, and no call finds them all to be merged.
+#[test]
+fn very_many_permits_and_keys_of_several_limits() {
+    let world = World::new();
+    let limiter = world.limiter("n", [leased(1, SEC), tb(2, 1, SEC), slide(2, SEC)]);
+    for round in 0..2 {
+        let keys = round * MANY..round * MANY + MANY / 4;
+        let permits = keys.map(|key| take(&world.memory, &limiter, key));
+        let permits: Vec<u64> = permits.collect();
+        for permit in permits {
+            assert_eq!(call(|| world.memory.release(permit)), Ok);
+        }
+        world.pass(SEC);
+    }
+    for _ in 0..MANY / 2 {
+        take(&world.memory, &limiter, 0);
+        world.pass(SEC);
+        if world.totals().keys == 1 {
+            return;
+        }
+    }
+    panic!("{} keys are left", world.totals().keys);
+}
+
+/// The timer's thread does not free what others have allocated: who calls next would find it.
+#[test]
+fn leases_that_end_while_nobody_calls() {
+    let world = World::real();
+    let lease = Span::secs(2);
+    let limiter = world.limiter("n", [leased(1, lease), tb(2, 1, SEC), slide(2, SEC)]);
+    for key in 0..MANY / 8 {
+        take(&world.memory, &limiter, key);
+    }
+    let before = counted::unmerged();
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(120);
+    while world.totals().in_flight > 0 {
+        assert!(std::time::Instant::now() < deadline, "they end");
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+    let freed = counted::unmerged().saturating_sub(before);
+    assert!(freed < 2_000, "{freed} pieces");
+    for key in 0..MANY / 8 {
+        take(&world.memory, &limiter, MANY + key);
+    }
+}
+
 #[test]
 fn very_many_permits_on_one_key_and_their_leases() {
     let world = World::new();

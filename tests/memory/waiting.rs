@@ -247,6 +247,40 @@ fn more_waits_than_allowed_are_answered_overloaded_and_book_nothing() {
     assert_eq!(world.totals().overloaded, 1);
 }
 
+/// Nobody who asks can know how many there are.
+#[test]
+fn words_of_lost_leases_leave_room_for_completions() {
+    let options = Options {
+        max_waiting: 2,
+        ..OPTIONS
+    };
+    let (go, gone) = std::sync::mpsc::channel::<()>();
+    let gone = std::sync::Mutex::new(gone);
+    let hook = Arc::new(move |_| {
+        let _ = gone.lock().unwrap().recv();
+    });
+    let world = World::with(Clock::virtual_clock(), options, Some(hook));
+    let limiter = world.limiter("n", [leased(10, SEC)]);
+    let queue = world.queue();
+    let told = Request {
+        tell_lost: true,
+        ..ask(1, EVER)
+    };
+    for _ in 0..5 {
+        assert_eq!(world.submit(&limiter, &queue, told).status, Ok);
+        // Of these the hook is told.
+        world.takes(&limiter, 1);
+    }
+    world.pass(SEC);
+    assert_eq!((queue.len(), world.totals().lost), (5, 10));
+    world.takes(&limiter, 10);
+    world.waits(&limiter, &queue, ask(1, EVER));
+    let sink = Sink::Callback(Box::new(|_| {}));
+    let waits = world.memory.acquire(&limiter, &ask(1, EVER), sink);
+    assert_eq!((waits.status, world.totals().overloaded), (Pending, 0));
+    drop(go);
+}
+
 #[test]
 fn completions_that_nobody_takes_are_bounded_too() {
     let options = Options {
