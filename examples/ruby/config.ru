@@ -7,7 +7,7 @@ require "limiter/rack"
 
 client = Limiter::Client.new(ENV.fetch("LIMITER_URL", "memory://"))
 
-use Limiter::Rack, client.limiter("at-once", Limiter.semaphore(4)), key: ->(_env) { "all" }, wait: 1
+use Limiter::Rack, client.limiter("at-once", Limiter.semaphore(4)), key: "all", wait: 1
 use Limiter::Rack, client.limiter("address", Limiter.token_bucket(10, refill: 10, per: 1))
 
 run ->(_env) { [200, { "content-type" => "text/plain" }, ["Hello\n"]] }

@@ -373,7 +373,15 @@ impl Scene<'_> {
             self.give_up_id(serial);
             let denied = Decision::of(Status::Denied);
             let decision = heard.map_or(denied, |answer| numbers(&answer, Status::Denied));
-            self.deny(serial, decision);
+            // Nobody says when, and that is a lease as everywhere.
+            let retry_after_us = self.hold_of(serial).terms.lease.0;
+            self.deny(
+                serial,
+                Decision {
+                    retry_after_us,
+                    ..decision
+                },
+            );
             return;
         }
         wait.stage = Stage::Last;

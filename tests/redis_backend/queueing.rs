@@ -155,6 +155,28 @@ fn a_release_is_heard_of_at_once_and_a_lost_note_is_made_good_by_the_heartbeat()
     println!("figure: hand-over: {noted:?} by a note, {deaf:?} without");
 }
 
+/// Nobody can tell when to come back, and it is not "at once".
+#[test]
+fn a_deadline_in_the_queue_of_a_silent_server_is_denied_with_a_lease_as_a_hint() {
+    let server = Server::start();
+    let client = open(&server.url());
+    let limiter = limiter(&client, "s", &[leased(1, 7_000)]);
+    let held = acquire(&limiter, &weigh(1));
+    let denied = std::thread::scope(|scope| {
+        let waits = scope.spawn(|| acquire(&limiter, &within(1_500)));
+        queued(&server, 1);
+        server.freeze();
+        waits.join().unwrap()
+    });
+    server.thaw();
+    assert_eq!(denied.status, Status::Denied);
+    assert!(
+        (1..=7_350_000).contains(&denied.retry_after_us),
+        "{denied:?}"
+    );
+    assert_eq!(limiter.release(held.permit), Ok(Status::Ok));
+}
+
 #[test]
 fn a_deadline_in_the_queue_is_denied_with_the_figures_and_leaves_nothing() {
     let server = Server::start();
