@@ -35,7 +35,7 @@ FILL = sed -e 's|@PREFIX@|$(PREFIX)|g' \
 	-e 's|@FULL_LIBDIR@|$(LIBDIR)|g' -e 's|@FULL_INCLUDEDIR@|$(INCLUDEDIR)|g' \
 	-e 's|@VERSION@|$(VERSION)|g' -e 's|@ABI@|$(ABI)|g'
 
-.PHONY: help build demo test sim differential fuzz soak nemesis check bench abi header install uninstall clean
+.PHONY: help build demo test sim differential fuzz shuttle soak nemesis check bench abi header install uninstall clean
 
 help: ## list the targets (default)
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/\1|\2/p' Makefile | \
@@ -71,6 +71,9 @@ differential: ## compare memory, scripts and exact fractions in DECISIONS=100000
 fuzz: ## feed RUNS=100000 random inputs to each of TARGETS, "calls settings replies"
 	@tools/setup.sh test
 	tests/fuzz/run.sh "$(or $(RUNS),100000)" $(TARGETS)
+
+shuttle: ## run threads on the memory backend in SCHEDULES=10000 orders for each story of tests/interleavings
+	LIMITER_SCHEDULES=$(or $(SCHEDULES),10000) $(CARGO) test -q --features shuttle --test interleavings
 
 soak: ## use the library for MINUTES=10, with leases, forks and cut connections; all it had comes back
 	@tools/setup.sh test

@@ -1,6 +1,5 @@
 //! The time a client lives by: a clock of the system that never runs backwards, or one that a test moves.
-use crate::sync::Mutex;
-use std::sync::MutexGuard;
+use crate::sync::{Mutex, MutexGuard};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 

@@ -1,7 +1,7 @@
 //! A completion queue: what was decided and not yet polled, and a descriptor that says so.
-use crate::sync::{Condvar, Mutex};
+use crate::sync::{Condvar, Mutex, MutexGuard};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::{Arc, MutexGuard, Weak};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;

@@ -1,9 +1,18 @@
 //! Locks that a panic does not poison. A panic is a bug that the C boundary answers with PANIC; it must
 //! not take every later call on the same keys with it. They are std's own underneath, on plain futexes:
-//! nothing that a fork could leave locked for ever outside the objects themselves.
+//! nothing that a fork could leave locked for ever outside the objects themselves. With the feature
+//! "shuttle" they are those of a scheduler that tries one order of threads after another: for
+//! tests/interleavings, and of no use elsewhere.
 use std::cell::RefCell;
-use std::sync::{MutexGuard, PoisonError, TryLockError};
+use std::sync::{PoisonError, TryLockError};
 use std::time::Duration;
+
+#[cfg(feature = "shuttle")]
+use shuttle::sync as locks;
+#[cfg(not(feature = "shuttle"))]
+use std::sync as locks;
+
+pub use locks::MutexGuard;
 
 thread_local! {
     static HAND_OVER: RefCell<Option<Box<dyn Fn()>>> = const { RefCell::new(None) };
@@ -23,11 +32,11 @@ pub fn hand_over() -> bool {
 }
 
 #[derive(Debug, Default)]
-pub struct Mutex<T>(std::sync::Mutex<T>);
+pub struct Mutex<T>(locks::Mutex<T>);
 
 impl<T> Mutex<T> {
     pub const fn new(value: T) -> Mutex<T> {
-        Mutex(std::sync::Mutex::new(value))
+        Mutex(locks::Mutex::new(value))
     }
 
     /// `None`: somebody has it.
@@ -53,11 +62,11 @@ impl<T> Mutex<T> {
 }
 
 #[derive(Debug, Default)]
-pub struct Condvar(std::sync::Condvar);
+pub struct Condvar(locks::Condvar);
 
 impl Condvar {
     pub const fn new() -> Condvar {
-        Condvar(std::sync::Condvar::new())
+        Condvar(locks::Condvar::new())
     }
 
     pub fn notify_one(&self) {

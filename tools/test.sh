@@ -13,6 +13,7 @@ stages() {
 format      | cargo fmt --check
 lint        | cargo clippy -q --all-targets -- -D warnings
 unit        | cargo test -q --no-fail-fast
+shuttle     | cargo test -q --features shuttle --test interleavings
 build       | tools/build.sh
 header      | tests/c/header.sh
 abi         | tests/abi/check.sh
