@@ -92,14 +92,22 @@ class TestArguments < Minitest::Test
     assert_raises(RangeError) { client.now = 1e-7 }
   end
 
+  def test_limits_are_values
+    assert_equal Limiter.token_bucket(3, refill: 1, per: 1/3r), Limiter.token_bucket(3, refill: 3)
+    assert_equal 1, [Limiter.semaphore(1), Limiter.semaphore(1)].uniq.size
+    refute_equal Limiter.semaphore(1), Limiter.semaphore(1, per_call: true)
+    refute_equal Limiter.semaphore(1), 1
+    assert_predicate Limiter.semaphore(1), :frozen?
+  end
+
   # Who refused, which limit, and what would do.
   def test_a_refusal_says_by_whom
     limiter = virtual.limiter("api", Limiter.fixed_window(9, window: 1), Limiter.semaphore(2))
-    assert_equal "api: can never be admitted by limit 1 (semaphore), which allows at most 2",
+    assert_equal "api: can never be admitted: limits[1] (semaphore) allows at most 2",
                  assert_raises(Limiter::Never) { limiter.acquire(weight: 3) }.message
     remote = Limiter::Client.new("redis://127.0.0.1:1", on_failure: :closed).limiter("api", Limiter.semaphore(1))
     assert_match(/\Aapi: denied by the failure policy; retry after/, assert_raises(Limiter::Denied) { remote.acquire(wait: 0) }.message)
-    assert_equal "denied by limit 1; retry after 30.0 s", Limiter::Denied.new(limiter.peek(weight: 2).tap { limiter.acquire(weight: 2).detach } && limiter.peek).message
+    assert_equal "denied by limits[1]; retry after 30.0 s", Limiter::Denied.new(limiter.peek(weight: 2).tap { limiter.acquire(weight: 2).detach } && limiter.peek).message
   end
 
   def test_a_key_is_not_nil

@@ -97,7 +97,7 @@ class TestLimiter < Minitest::Test
     denied = assert_raises(Limiter::Denied) { limiter.acquire(wait: 0) }
     assert_equal [2, 0, 0.1, 0.2, 0], [denied.limit, denied.remaining, denied.retry_after, denied.reset_after, denied.index]
     assert_equal 100_000, denied.decision.retry_after_us
-    assert_equal "bucket: denied by limit 0 (token_bucket); retry after 0.1 s", denied.message
+    assert_equal "bucket: denied by limits[0] (token_bucket); retry after 0.1 s", denied.message
     assert_kind_of Limiter::Error, denied
     assert_equal 0.1, Marshal.load(Marshal.dump(denied)).retry_after
   end

@@ -52,14 +52,13 @@ module Limiter
 
     private
 
-    # Whose refusal it is, and which limit's: "upstream: denied by limit 0 (semaphore)".
-    def name(limiter) = limiter ? "#{limiter.name}: " : ""
+    # Whose refusal it is: "upstream: ".
+    def whose(limiter) = limiter ? "#{limiter.name}: " : ""
 
-    def by(decision, limiter)
-      return decision.degraded? ? " by the failure policy" : "" unless decision.index
-
-      kind = limiter ? " (#{limiter.limits[decision.index].kind})" : ""
-      " by limit #{decision.index}#{kind}"
+    # Which limit's: "limits[0] (semaphore)"; nil without one.
+    def which(decision, limiter)
+      at = decision.index or return
+      limiter ? "limits[#{at}] (#{limiter.limits[at].kind})" : "limits[#{at}]"
     end
   end
 
@@ -68,7 +67,8 @@ module Limiter
     # @param decision [Decision] the refusal
     # @param limiter [Limiter, nil] who refused
     def initialize(decision, limiter = nil)
-      super(decision, "#{name(limiter)}denied#{by(decision, limiter)}; retry after #{decision.retry_after} s")
+      which = which(decision, limiter) || ("the failure policy" if decision.degraded?)
+      super(decision, "#{whose(limiter)}denied#{" by #{which}" if which}; retry after #{decision.retry_after} s")
     end
   end
 
@@ -77,8 +77,8 @@ module Limiter
     # @param decision [Decision] the refusal
     # @param limiter [Limiter, nil] who refused
     def initialize(decision, limiter = nil)
-      most = ", which allows at most #{decision.limit}" if decision.index
-      super(decision, "#{name(limiter)}can never be admitted#{by(decision, limiter)}#{most}")
+      which = which(decision, limiter)
+      super(decision, "#{whose(limiter)}can never be admitted#{": #{which} allows at most #{decision.limit}" if which}")
     end
   end
 

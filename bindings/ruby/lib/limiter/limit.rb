@@ -84,10 +84,24 @@ module Limiter
     # @return [Boolean] whether it counts calls, not their weight
     def per_call? = @flags.anybits?(PER_CALL)
 
+    # @param other [Object] what to compare with
+    # @return [Boolean] whether it is the same rule
+    def ==(other) = other.is_a?(Limit) && state == other.state
+    alias eql? ==
+
+    # @return [Integer] the same for the same rule
+    def hash = state.hash
+
     # @return [String] the rule and its numbers
     def inspect
       numbers = { capacity: @capacity, refill: @refill, period_us: @period_us }.reject { |_, n| n.zero? }
       "#<Limiter::Limit #{[@kind, *numbers.map { |name, n| "#{name}=#{n}" }].join(' ')}>"
     end
+
+    protected
+
+    # @return [Array] what makes the rule
+    # @api private
+    def state = [@kind, @capacity, @refill, @period_us, @flags, @lease_ms, @earn_permille, @version]
   end
 end
