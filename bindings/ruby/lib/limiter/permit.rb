@@ -81,7 +81,8 @@ module Limiter
 
       status = @limiter.give_back(number)
       @memory.put_uint64(PERMIT, 0)
-      raise Error.for(status, "the lease was lost before the permit was given back") if status == Native::STALE && @limiter.holds?
+      lost = status == Native::STALE && @limiter.holds?
+      raise Error.for(status, "the lease was lost before the permit was given back") if lost
 
       self
     end

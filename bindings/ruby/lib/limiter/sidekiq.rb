@@ -161,7 +161,8 @@ module Limiter
       at = Time.now.to_f + after + (rand * after.clamp(1, 30))
       payload = ::Sidekiq.dump_json(job.reject { |name, _| %w[at enqueued_at].include?(name) })
       ::Sidekiq.redis { |redis| redis.zadd("schedule", at.to_s, payload) }
-      ::Sidekiq.logger.info { "limiter: job #{job['jid']} was denied, and is scheduled again in #{(at - Time.now.to_f).round(1)} s" }
+      seconds = (at - Time.now.to_f).round(1)
+      ::Sidekiq.logger.info { "limiter: job #{job['jid']} was denied, and is scheduled again in #{seconds} s" }
       nil
     end
   end
