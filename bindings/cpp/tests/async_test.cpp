@@ -61,6 +61,16 @@ TEST("whatever std::invoke takes is a callable") {
     CHECK(box.take() == 1 && box.take() == 1 && box.take() == 2);
 }
 
+TEST("a callable that is none is refused at once") {
+    const World world;
+    const Limiter one = world.limiter({Limit::semaphore(1)});
+    CHECK_THROWS(one.acquire_async({}, 1s, std::function<void(Permit)>()), Status::invalid);
+    void (*const none)(Permit) = nullptr;
+    std::error_code code;
+    (void)one.acquire_async({}, 1s, none, code);
+    CHECK(code == Status::invalid && world.client.stats().granted == 0);
+}
+
 TEST("a permit that the callable drops is released") {
     Mailbox<int> box;
     const World world;

@@ -101,8 +101,7 @@ TEST("only what has a lease can have lost it") {
     }
     CHECK(limiter_release(window.native_handle(), number) == LIMITER_STALE);  // it is forgotten
     early.release();
-    Permit other = window.adopt(number);
-    other.release();
+    CHECK_THROWS(window.adopt(number).release(), Status::stale);  // who has only the number is told
     const Limiter one = world.limiter({Limit::semaphore(1), Limit::fixed_window(9, 1h)});
     const limiter_permit held_number = one.acquire().detach();
     one.adopt(held_number).release();
@@ -212,7 +211,28 @@ TEST("attempt answers everything as a value") {
     CHECK(second.decision().retry_after() == 500ms);
     CHECK_EQ(*second.decision().index(), 1U);
     const Permit look = pair.attempt(Request().weight(0));
-    CHECK(!look && look.decision().ok());
+    CHECK(look && look.id() == 0 && look.decision().ok());
+}
+
+TEST("a permit is true from its admission until it is given away or back") {
+    const limiter::Client nobody("redis://127.0.0.1:1",
+                                 limiter::Config().on_failure(limiter::OnFailure::open));
+    const Limiter open(nobody, "open", {Limit::semaphore(1)});
+    Permit passed = open.attempt("k");
+    CHECK(passed && passed.id() == 0 && passed.decision().degraded());
+    Permit moved = std::move(passed);
+    CHECK(!passed && moved);  // NOLINT: moved from on purpose
+    passed = std::move(moved);
+    CHECK(passed && !moved);  // NOLINT: moved from on purpose
+    passed.release();
+    CHECK(!passed);
+    const World world;
+    const Limiter one = world.limiter({Limit::semaphore(1)});
+    Permit held = one.attempt();
+    CHECK(held && !one.attempt());
+    const Permit adopted = one.adopt(held.detach());
+    CHECK(!held && adopted && !one.adopt(0));
+    CHECK(!Permit());
 }
 
 TEST("weights for each limit") {
@@ -271,6 +291,12 @@ TEST("what is invalid is said") {
     CHECK(says([&] { (void)one.acquire(limiter::Request("k").lease(1ms)); }, "a lease of 1 ms"));
     CHECK(says([&] { (void)one.pace("k"); }, "semaphore"));
     CHECK(says([&] { (void)Limiter().acquire(); }, "there is no limiter"));
+    const std::string nul("a\0b", 3);
+    CHECK(says([&] { Limiter(world.client, nul, {Limit::semaphore(1)}); }, "a name holds a NUL"));
+    CHECK(says([&] { limiter::Config().prefix(nul); }, "a setting holds a NUL"));
+    CHECK(says([&] { limiter::Client client(nul); }, "a URL holds a NUL"));
+    const Permit held = one.acquire("k");
+    CHECK(says([&] { (void)one.acquire("k", Wait::none()); }, "by limit 0, retry after 30000000 us"));
 }
 
 TEST("a booking can be settled and slept") {

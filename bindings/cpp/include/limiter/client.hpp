@@ -193,6 +193,7 @@ private:
     limiter_status put(const std::string& key, const std::string& value,
                        detail::Reason& reason) noexcept {
         if (key.find('\0') != std::string::npos || value.find('\0') != std::string::npos) {
+            reason.say("a setting holds a NUL");
             return LIMITER_INVALID;
         }
         return limiter_config_set(raw_.get(), key.c_str(), value.c_str(), reason.buffer(),
@@ -343,12 +344,14 @@ private:
             return abi;
         }
         if (url.find('\0') != std::string::npos) {
+            reason.say("a URL holds a NUL");
             return LIMITER_INVALID;
         }
         limiter_config_t* settings = nullptr;
         std::shared_ptr<detail::Hooks> hooks;
         if (config != nullptr) {
             if (!*config) {
+                reason.say("the settings were moved from");
                 return LIMITER_INVALID;
             }
             settings = config->raw_.get();

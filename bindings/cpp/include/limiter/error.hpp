@@ -64,6 +64,9 @@ public:
     char* buffer() noexcept { return text_; }
     static constexpr std::size_t size() noexcept { return sizeof(text_); }
 
+    /// Where it is not the library that refuses.
+    void say(const char* why) noexcept { std::snprintf(text_, size(), "%s", why); }
+
     /// Throws unless `status` is ok; the message names `what` and the reason.
     void check(limiter_status status, const char* what) const {
         if (status != LIMITER_OK) {

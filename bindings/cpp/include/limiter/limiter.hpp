@@ -4,6 +4,7 @@
 #define LIMITER_LIMITER_HPP
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <initializer_list>
@@ -278,7 +279,8 @@ public:
     /// exactly once, even where it is known already: holding a permit, or empty with the reason in
     /// decision(). `then` is anything that std::invoke() takes, may be move-only, must not block for long (one thread runs them all), and
     /// must not throw. It may outlast this Limiter; a permit that it moves elsewhere may not.
-    /// Throws error if nothing was started; `then` is never called then. Never waits.
+    /// Throws error if nothing was started; `then` is never called then. Status::invalid for an
+    /// empty std::function or a null pointer. Never waits.
     template <class Then>
     Operation acquire_async(const Request& request, Wait wait, Then&& then) const {
         std::error_code code;
@@ -295,6 +297,10 @@ public:
                             std::error_code& code) const {
         static_assert(std::is_invocable_v<std::decay_t<Then>, Permit>,
                       "the callable must take a limiter::Permit");
+        if (is_none<std::decay_t<Then>>(then)) {
+            detail::report(LIMITER_INVALID, code);
+            return Operation();
+        }
         using Held = Continuation<std::decay_t<Then>>;
         auto held = std::make_unique<Held>(raw_, std::forward<Then>(then));
         const limiter_request raw = request.raw(wait);
@@ -317,7 +323,8 @@ public:
         limiter_decision decision = detail::blank();
         decision.permit = id;
         Permit permit(raw_.get(), decision);
-        permit.leased_ = holds_;
+        permit.admitted_ = id != 0;
+        permit.leased_ = true;  // what it holds is not known here, so release() says all it hears
         return permit;
     }
 
@@ -344,6 +351,18 @@ public:
     limiter_t* native_handle() const noexcept { return raw_.get(); }
 
 private:
+    /// An empty std::function, or a null pointer.
+    template <class Then>
+    static bool is_none(const Then& then) {
+        if constexpr (std::is_constructible_v<Then, std::nullptr_t> &&
+                      std::is_constructible_v<bool, const Then&>) {
+            return !static_cast<bool>(then);
+        } else {
+            (void)then;
+            return false;
+        }
+    }
+
     /// A callable on the heap between acquire_async() and its answer.
     template <class Then>
     struct Continuation {
@@ -368,6 +387,7 @@ private:
         constexpr std::size_t most = 17;
         limiter_limit raw[most] = {};
         if (name.find('\0') != std::string::npos) {
+            reason.say("a name holds a NUL");
             return LIMITER_INVALID;
         }
         const std::size_t given = count < most ? count : most;
@@ -389,13 +409,19 @@ private:
         return status;
     }
 
-    /// What was asked, and, where the library found it invalid, why: it says no more than that.
+    /// What was asked, who denied it, and, where the library found it invalid, why: it says no more
+    /// than that.
     std::string said(const char* verb, const Decision& decision, const Request& request) const {
         std::string text(verb);
-        const limiter_request raw = request.raw(Wait::none());
+        if (decision.status() == Status::denied) {
+            text += decision.index() ? " by limit " + std::to_string(*decision.index())
+                                     : std::string(" by the failure policy");
+            text += ", retry after " + std::to_string(decision.retry_after().count()) + " us";
+        }
         if (decision.status() != Status::invalid) {
             return text;
         }
+        const limiter_request raw = request.raw(Wait::none());
         if (!raw_) {
             text += ": there is no limiter";
         } else if (raw.key_len > 65536) {

@@ -17,8 +17,8 @@ namespace limiter {
 class Limiter;
 class Queue;
 
-/// Holds what was admitted, and gives it back when destroyed. Move-only. Also carries the answer,
-/// so that an empty permit says why it is empty and when to come back:
+/// Holds what was admitted, and gives it back when destroyed. Move-only. True while it does. Also
+/// carries the answer, so that one that is false says why it is and when to come back:
 ///
 ///     Permit permit = limiter.attempt("key");
 ///     if (!permit) retry_in(permit.decision().retry_after());
@@ -33,6 +33,7 @@ public:
     Permit(Permit&& other) noexcept
         : limiter_(other.limiter_),
           id_(std::exchange(other.id_, 0)),
+          admitted_(std::exchange(other.admitted_, false)),
           leased_(other.leased_),
           decision_(other.decision_) {}
 
@@ -42,6 +43,7 @@ public:
             give_back();
             limiter_ = other.limiter_;
             id_ = std::exchange(other.id_, 0);
+            admitted_ = std::exchange(other.admitted_, false);
             leased_ = other.leased_;
             decision_ = other.decision_;
         }
@@ -54,8 +56,9 @@ public:
     /// Gives back what it holds, and says nothing about how that went: see release(). Never waits.
     ~Permit() { give_back(); }
 
-    /// Something is held. False for an admitted weight 0, which takes nothing: see decision().
-    explicit operator bool() const noexcept { return id_ != 0; }
+    /// Admitted, and not given back, detached or moved away since. Also where there is nothing to
+    /// give back: for weight 0, and for what the failure policy let pass.
+    explicit operator bool() const noexcept { return admitted_; }
 
     /// The number of what is held, 0 for nothing.
     limiter_permit id() const noexcept { return id_; }
@@ -66,7 +69,7 @@ public:
     /// Gives a semaphore's weight to those who wait; what was taken from rates stays taken. Empty
     /// afterwards, whatever comes; nothing to do for an empty one, nor, after many later grants,
     /// for one without a semaphore's weight. Throws error(Status::stale) if a semaphore's was over
-    /// already: then its lease was lost while you worked. Never waits.
+    /// already, since its lease was lost while you worked, or an adopted one. Never waits.
     void release() { detail::check(end(), "limiter: release"); }
 
     /// The same with a code.
@@ -74,7 +77,8 @@ public:
 
     /// Makes it live for the lease that it was granted with, from now. Only of use with no_renew():
     /// otherwise the library renews in time. Throws error(Status::stale) if it is over or lost:
-    /// then somebody else may hold what you held. On Redis one round trip.
+    /// then somebody else may hold what you held; error(Status::invalid) if nothing is held here. On
+    /// Redis one round trip.
     void renew() { detail::check(renew_ms(0), "limiter: renew"); }
 
     /// The same with a code.
@@ -105,7 +109,10 @@ public:
 
     /// Gives up ownership: nothing is released, and the number is yours to pass on
     /// (Limiter::adopt() makes it a permit again). 0 if nothing was held.
-    [[nodiscard]] limiter_permit detach() noexcept { return std::exchange(id_, 0); }
+    [[nodiscard]] limiter_permit detach() noexcept {
+        admitted_ = false;
+        return std::exchange(id_, 0);
+    }
 
 private:
     friend class Limiter;
@@ -114,6 +121,7 @@ private:
     Permit(limiter_t* limiter, const limiter_decision& decision) noexcept
         : limiter_(limiter),
           id_(decision.status == LIMITER_OK ? decision.permit : 0),
+          admitted_(decision.status == LIMITER_OK),
           leased_(decision.fence != 0),
           decision_(decision) {}
 
@@ -126,16 +134,19 @@ private:
     void answered(limiter_status status) noexcept {
         decision_.raw_.status = status;
         id_ = status == LIMITER_OK ? decision_.raw_.permit : 0;
+        admitted_ = status == LIMITER_OK;
         leased_ = decision_.raw_.fence != 0;
     }
 
     void give_back() noexcept {
+        admitted_ = false;
         if (id_ != 0) {
             (void)limiter_release(limiter_, std::exchange(id_, 0));
         }
     }
 
     limiter_status end() noexcept {
+        admitted_ = false;
         if (id_ == 0) {
             return LIMITER_OK;
         }
@@ -154,6 +165,7 @@ private:
 
     limiter_t* limiter_ = nullptr;
     limiter_permit id_ = 0;
+    bool admitted_ = false;
     bool leased_ = false;  // holds a semaphore's weight, whose lease may be lost
     Decision decision_;
 };
