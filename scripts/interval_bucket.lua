@@ -100,7 +100,7 @@ local function reconfigure(p, from, s, now, base)
   local owed, anchor = interval_advance(from, s, base)
   local most = max(floor(MAX_DEBT / p.period) * p.refill, p.capacity)
   local kept = max(0, owed - max(0, from.capacity - p.capacity))
-  s[1], s[2] = min(kept + max(0, p.capacity - from.capacity), most), anchor
+  s[1], s[2] = min(kept + max(0, p.capacity - from.capacity), most), max(anchor, base - p.period)
 end
 
 kinds.I = {

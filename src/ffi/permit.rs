@@ -50,9 +50,9 @@ pub unsafe extern "C" fn limiter_renew(
 }
 
 /// Corrects an estimate: the permit's call used `actual_weight`, not the weight it asked for, as if it had
-/// asked for that from the start. Less is given back, as far as time has not given it back already; more is
-/// charged, beyond the limit if need be, and later calls wait for it; those that have their time already
-/// keep it. Applies to each limit that counts weight and that this call took from, except semaphores (also
+/// asked for that from the start. Less is given back, as far as time has not given it back already, and in
+/// memory those who wait start earlier for it (see limiter_acquire()); more is charged, beyond the limit if
+/// need be, and later calls wait for it; those that have their time already keep it. Applies to each limit that counts weight and that this call took from, except semaphores (also
 /// where the request gave a weight for each limit: all of them are corrected to the same). Once for each
 /// permit, before it is released: after that LIMITER_STALE with no effect, and also, on a limiter without a
 /// semaphore, once the permit is forgotten, which is not before 1024 later ones were granted. A permit

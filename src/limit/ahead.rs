@@ -9,9 +9,6 @@ const MAX_PARKED: usize = 128;
 pub struct Ahead {
     pub booked_until: Time,
     pub blocked_until: Time,
-    /// What is booked until then cannot be moved as it is: some of it others were told, or the windows it
-    /// was counted in are not where they were.
-    pub fixed_until: Time,
     /// Number of the newest booking that is not undone.
     pub seq: u64,
     /// Bookings of another epoch mean nothing any more.

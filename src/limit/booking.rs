@@ -1,7 +1,7 @@
 //! What a committed request took of each limit.
 use crate::limit::key::KeyState;
 use crate::limit::rule::Charge;
-use crate::limit::time::{Span, Time};
+use crate::limit::time::Time;
 use crate::limit::weights::Weights;
 
 /// What a committed request took: needed to cancel it, to settle it and to release what it holds.
@@ -60,10 +60,6 @@ impl Booking {
         self.epoch = self.epoch.min(key.epoch());
     }
 
-    pub fn put_off(&mut self, by: Span) {
-        self.at = self.at + by;
-    }
-
     /// What it took, without what it holds.
     pub(super) fn rates(&self) -> Weights {
         let rate = |charge: &Charge| match charge {
@@ -79,6 +75,17 @@ impl Booking {
     /// It lies in more than one piece of memory.
     pub fn is_scattered(&self) -> bool {
         matches!(self.charges, Charges::Many(_))
+    }
+
+    /// With what another one holds.
+    pub(super) fn holding(mut self, other: &Booking) -> Booking {
+        let charges = self.charges.all_mut().iter_mut();
+        for (charge, held) in charges.zip(other.charges.all()) {
+            if let Charge::Semaphore(weight) = held {
+                *charge = Charge::Semaphore(*weight);
+            }
+        }
+        self
     }
 
     /// Something is held that has to be released.

@@ -210,21 +210,23 @@ impl Limits {
     /// time of [`Outcome::Later`]. Not for weights that are all zero.
     pub fn commit(&self, key: &mut KeyState, now: Time, at: Time, weights: &Weights) -> Booking {
         debug_assert!(!weights.is_zero(), "a peek takes nothing");
-        self.take(key, now, at, weights)
+        self.take(key, now, at, weights, now)
     }
 
+    /// `since`: when it was first asked for.
     pub(super) fn take(
         &self,
         key: &mut KeyState,
         now: Time,
         at: Time,
         weights: &Weights,
+        since: Time,
     ) -> Booking {
         debug_assert!(at >= key.base(now), "nothing is passed by");
         let states = key.states.all_mut();
         let charge = |i: usize, state: &mut State| {
             let limit = &self.limits[i];
-            limit.rule.charge(state, now, at, weights.of(limit, i))
+            limit.rule.charge(state, since, at, weights.of(limit, i))
         };
         let charges = match states {
             [state] => Charges::One(charge(0, state)),
@@ -268,16 +270,17 @@ impl Limits {
         true
     }
 
-    pub(super) fn cancel_rates(&self, key: &mut KeyState, now: Time, booking: Booking) {
+    /// False: the slot passes unused.
+    pub(super) fn cancel_rates(&self, key: &mut KeyState, now: Time, booking: Booking) -> bool {
         let Some(ahead) = &mut key.ahead else {
-            return;
+            return false;
         };
         if booking.epoch != ahead.epoch {
-            return;
+            return false;
         }
         if booking.seq != ahead.seq {
             ahead.park(now, Parked(booking));
-            return;
+            return false;
         }
         let mut newest = booking;
         loop {
@@ -297,6 +300,7 @@ impl Limits {
         if ahead.is_over(now) {
             key.ahead = None;
         }
+        true
     }
 
     /// Gives back what a booking holds of semaphores. Once for each booking.

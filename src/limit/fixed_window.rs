@@ -147,6 +147,12 @@ impl FixedWindow {
         }
     }
 
+    /// Takes `extra` from `at` on.
+    pub fn owe(&self, state: &mut Windows<Window>, at: Time, extra: u64) {
+        state.move_on(self.advance(state.latest, at), false);
+        state.latest.used = state.latest.used.saturating_add(extra).min(MAX_COUNT);
+    }
+
     pub fn figures(&self, state: Window, at: Time) -> Figures {
         let state = self.advance(state, at);
         Figures {

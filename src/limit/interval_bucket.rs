@@ -184,14 +184,18 @@ impl IntervalBucket {
 
     /// Takes what was used beyond the estimate, into debt if need be.
     pub fn raise(&self, state: &mut Filling, now: Time, charge: &mut IntervalCharge, actual: u64) {
-        *state = self.advance(*state, now);
+        charge.weight = actual;
+        charge.taken += self.owe(state, now, actual.saturating_sub(charge.taken));
+    }
+
+    /// Takes `extra` from `at` on, into debt if need be. Answers how much there was room for.
+    pub fn owe(&self, state: &mut Filling, at: Time, extra: u64) -> u64 {
+        *state = self.advance(*state, at);
         let periods = MAX_DEBT.0 / self.period;
         let most = muldiv(periods, self.refill, 1).0.min(MAX_COUNT);
-        let extra = actual.saturating_sub(charge.taken);
-        let raised = state.owed.saturating_add(extra).min(most).max(state.owed);
-        charge.weight = actual;
-        charge.taken += raised - state.owed;
-        state.owed = raised;
+        let before = state.owed;
+        state.owed = before.saturating_add(extra).min(most).max(before);
+        state.owed - before
     }
 
     pub fn figures(&self, state: Filling, at: Time) -> Figures {
@@ -206,9 +210,11 @@ impl IntervalBucket {
         }
     }
 
-    /// Pays for the time so far at the old terms; then as for a token bucket.
+    /// Pays for the time so far at the old terms; then as for a token bucket. Of a shorter period at most one
+    /// is over: between two refills there is a whole period.
     pub fn reconfigure(&self, from: &IntervalBucket, state: &mut Filling, base: Time) {
         *state = from.advance(*state, base);
+        state.anchor = state.anchor.max(base - Span(self.period));
         let lost = from.capacity.saturating_sub(self.capacity);
         let gained = self.capacity.saturating_sub(from.capacity);
         state.owed = state.owed.saturating_sub(lost) + gained;

@@ -71,17 +71,18 @@ impl KeyState {
         self.ahead.as_ref().map_or(Time(0), |a| a.blocked_until)
     }
 
-    /// What was booked until then was told for good.
-    pub fn fix(&mut self, at: Time) {
-        let ahead = self.ahead_mut();
-        ahead.fixed_until = ahead.fixed_until.max(at);
+    /// A copy of which no booking is known that was made before.
+    pub fn copy(&self, epoch: u32) -> KeyState {
+        let mut copy = self.clone();
+        copy.ahead_mut().epoch = epoch;
+        copy
     }
 
     pub(super) fn ahead_mut(&mut self) -> &mut Ahead {
         self.ahead.get_or_insert_default()
     }
 
-    pub(super) fn epoch(&self) -> u32 {
+    pub fn epoch(&self) -> u32 {
         self.ahead.as_ref().map_or(0, |ahead| ahead.epoch)
     }
 }

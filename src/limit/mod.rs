@@ -3,7 +3,7 @@
 //! The map:
 //! - [`decide`]: several limits together, which is what the backends call: [`Limits`](decide::Limits)
 //!   decide over a [`KeyState`](key::KeyState), commit a [`Booking`](booking::Booking), cancel, settle,
-//!   release; [`change`]: penalty, reset and other limits. [`ahead`] is the part of a key that only bookings
+//!   release; [`turn`]: those who wait; [`change`]: penalty, reset and other limits. [`ahead`] is the part of a key that only bookings
 //!   and penalties need; [`weights`] are what a request asks for.
 //! - [`rule`]: one limit, of any kind; [`state`]: what it remembers of a key, and what an admission took.
 //! - one file for each kind: [`semaphore`], [`token_bucket`], [`interval_bucket`], [`pacer`],
@@ -34,5 +34,6 @@ pub mod sliding_log;
 pub mod state;
 pub mod time;
 pub mod token_bucket;
+pub mod turn;
 pub mod weights;
 pub mod windows;

@@ -239,6 +239,15 @@ impl Pacer {
         charge.weight = actual;
     }
 
+    /// Takes `extra` from `at` on: the next slot and the envelope move.
+    pub fn owe(&self, state: &mut Paced, at: Time, extra: u64) {
+        let (from, most) = (Tick::at(at), Tick::at(at + MAX_DEBT));
+        let cost = self.rate.cost(extra);
+        let raised = |tick: Tick| self.rate.add(tick.max(from), cost).min(most).max(tick);
+        state.next = raised(state.next);
+        state.envelope = raised(state.envelope);
+    }
+
     /// Single units that would pass at `at`: what is left of the burst, and the slots of this microsecond,
     /// which are more than one beyond a million a second.
     pub fn figures(&self, state: &Paced, now: Time, at: Time) -> Figures {

@@ -3,12 +3,13 @@
 //!
 //! All rules are monotone: what is admissible at some time is admissible at every later time unless
 //! something is charged in between. And they see time run forward: `at` never decreases.
-use crate::limit::fixed_window::{Align, FixedWindow, Window};
+use crate::limit::bounds::MAX_COUNT;
+use crate::limit::fixed_window::FixedWindow;
 use crate::limit::interval_bucket::IntervalBucket;
 use crate::limit::ledger::Mark;
 use crate::limit::pacer::Pacer;
 use crate::limit::semaphore::Semaphore;
-use crate::limit::sliding_counter::{Counts, SlidingCounter};
+use crate::limit::sliding_counter::SlidingCounter;
 use crate::limit::sliding_log::SlidingLog;
 use crate::limit::time::{Span, Time};
 use crate::limit::token_bucket::TokenBucket;
@@ -365,37 +366,22 @@ impl Rule {
         }
     }
 
-    /// The windows it counts in, if those have their places in time.
-    pub fn windows(&self) -> Option<Span> {
-        match self {
-            Rule::FixedWindow(rule) if rule.align() == Align::Clock => Some(rule.window()),
-            Rule::SlidingCounter(rule) => Some(rule.window()),
-            _ => None,
-        }
-    }
-
-    /// All that was taken, and is still owed, is taken so much later: by whole [windows](Rule::windows).
-    pub fn put_off(&self, state: &mut State, by: Span) {
+    /// Takes `extra` from `at` on without asking, in a state that does not know the charge it belongs to.
+    pub fn owe(&self, state: &mut State, at: Time, extra: u64) {
+        let extra = extra.min(MAX_COUNT);
         match (self, state.plain_mut()) {
-            (_, State::Nothing | State::Semaphore(_)) => {}
-            (_, State::TokenBucket(tat)) => tat.us += by.0,
-            (_, State::IntervalBucket(filling)) => filling.anchor = filling.anchor + by,
-            (_, State::Pacer(paced)) => {
-                paced.next.us += by.0;
-                paced.envelope.us += by.0;
+            (Rule::TokenBucket(rule), State::TokenBucket(tat)) => rule.owe(tat, at, extra),
+            (Rule::IntervalBucket(rule), State::IntervalBucket(filling)) => {
+                rule.owe(filling, at, extra);
             }
-            (_, State::SlidingLog(log)) => log.put_off(by),
-            (_, State::FixedWindow(windows)) => {
-                let Window { start, used } = windows.latest;
-                let start = start + by;
-                **windows = Windows::new(Window { start, used });
+            (Rule::Pacer(rule), State::Pacer(paced)) => rule.owe(paced, at, extra),
+            (Rule::SlidingLog(rule), State::SlidingLog(log)) => rule.owe(log, at, extra),
+            (Rule::SlidingCounter(rule), State::SlidingCounter(counts)) => {
+                rule.owe(counts, at, extra)
             }
-            (_, State::SlidingCounter(windows)) => {
-                let counts = windows.latest;
-                let start = counts.start + by;
-                **windows = Windows::new(Counts { start, ..counts });
-            }
-            (_, State::Ledgered(_)) => unreachable!("past its ledger"),
+            (Rule::FixedWindow(rule), State::FixedWindow(windows)) => rule.owe(windows, at, extra),
+            (Rule::Semaphore(_) | Rule::Unlimited | Rule::Never, _) => {}
+            (rule, state) => mixed_up(rule, state),
         }
     }
 

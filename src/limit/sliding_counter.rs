@@ -159,6 +159,12 @@ impl SlidingCounter {
         charge.weight = weight;
     }
 
+    /// Takes `extra` from `at` on.
+    pub fn owe(&self, state: &mut Windows<Counts>, at: Time, extra: u64) {
+        state.move_on(self.advance(state.latest, at), false);
+        state.latest.current = state.latest.current.saturating_add(extra).min(MAX_COUNT);
+    }
+
     pub fn figures(&self, state: Counts, at: Time) -> Figures {
         let state = self.advance(state, at);
         let used = state.current.saturating_add(self.share(state, at));

@@ -1,5 +1,6 @@
 //! Sliding log: at most `limit` units in any window, exactly, by remembering every admission.
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use crate::limit::bounds::{self, MAX_COUNT};
 use crate::limit::rule::{Figures, Wait};
@@ -25,7 +26,36 @@ pub struct Log {
 struct Piece {
     /// What is added to the sums of its entries.
     base: u64,
-    entries: VecDeque<Entry>,
+    entries: Entries,
+}
+
+/// Of a piece that is full they are shared among copies of a key until they are changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Entries {
+    Own(VecDeque<Entry>),
+    Shared(Arc<VecDeque<Entry>>),
+}
+
+impl Entries {
+    fn all(&self) -> &VecDeque<Entry> {
+        match self {
+            Entries::Own(entries) => entries,
+            Entries::Shared(entries) => entries,
+        }
+    }
+
+    fn all_mut(&mut self) -> &mut VecDeque<Entry> {
+        match self {
+            Entries::Own(entries) => entries,
+            Entries::Shared(entries) => Arc::make_mut(entries),
+        }
+    }
+
+    fn share(&mut self) {
+        if let Entries::Own(entries) = self {
+            *self = Entries::Shared(Arc::new(std::mem::take(entries)));
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,7 +84,7 @@ pub struct LogCharge {
 
 impl Piece {
     fn at(&self, index: usize) -> Entry {
-        let Entry { time, sum } = self.entries[index];
+        let Entry { time, sum } = self.entries.all()[index];
         Entry {
             time,
             sum: sum.wrapping_add(self.base),
@@ -62,7 +92,7 @@ impl Piece {
     }
 
     fn last(&self) -> Entry {
-        self.at(self.entries.len() - 1)
+        self.at(self.entries.all().len() - 1)
     }
 }
 
@@ -71,7 +101,7 @@ impl Log {
     fn find(&self, earlier: impl Fn(Entry) -> bool) -> Place {
         let piece = self.pieces.partition_point(|piece| earlier(piece.last()));
         let within = |piece: &Piece| {
-            let entries = &piece.entries;
+            let entries = piece.entries.all();
             let base = piece.base;
             entries.partition_point(|&Entry { time, sum }| {
                 earlier(Entry {
@@ -118,14 +148,17 @@ impl Log {
     fn push(&mut self, time: Time, weight: u64) {
         let sum = self.last_sum().wrapping_add(weight);
         match self.pieces.back_mut() {
-            Some(piece) if piece.entries.len() < PIECE => {
+            Some(piece) if piece.entries.all().len() < PIECE => {
                 let sum = sum.wrapping_sub(piece.base);
-                piece.entries.push_back(Entry { time, sum });
+                piece.entries.all_mut().push_back(Entry { time, sum });
             }
-            _ => self.pieces.push_back(Piece {
-                base: 0,
-                entries: [Entry { time, sum }].into(),
-            }),
+            full => {
+                full.into_iter().for_each(|piece| piece.entries.share());
+                self.pieces.push_back(Piece {
+                    base: 0,
+                    entries: Entries::Own([Entry { time, sum }].into()),
+                });
+            }
         }
     }
 
@@ -143,22 +176,17 @@ impl Log {
             }
             while over(piece.at(0)) {
                 self.gone = piece.at(0).sum;
-                piece.entries.pop_front();
+                piece.entries.all_mut().pop_front();
             }
             return;
-        }
-    }
-
-    pub fn put_off(&mut self, by: Span) {
-        for entry in self.pieces.iter_mut().flat_map(|piece| &mut piece.entries) {
-            entry.time = entry.time + by;
         }
     }
 
     /// Adds to the weight of an entry, modulo 2^64. One that is left with none goes.
     fn add(&mut self, place: Place, weight: u64) {
         let Place { piece, index } = place;
-        for entry in self.pieces[piece].entries.range_mut(index..) {
+        let entries = self.pieces[piece].entries.all_mut();
+        for entry in entries.range_mut(index..) {
             entry.sum = entry.sum.wrapping_add(weight);
         }
         for later in self.pieces.range_mut(piece + 1..) {
@@ -166,8 +194,9 @@ impl Log {
         }
         let sum = self.pieces[piece].at(index).sum.wrapping_sub(self.gone);
         if sum == self.before(place) {
-            self.pieces[piece].entries.remove(index);
-            if self.pieces[piece].entries.is_empty() {
+            let entries = self.pieces[piece].entries.all_mut();
+            entries.remove(index);
+            if entries.is_empty() {
                 self.pieces.remove(piece);
             }
         }
@@ -239,6 +268,14 @@ impl SlidingLog {
         let actual = actual.min(MAX_COUNT.saturating_sub(others));
         log.add(place, actual.wrapping_sub(weight));
         charge.weight = actual;
+    }
+
+    /// Takes `extra` from `at` on, which is not before what was logged.
+    pub fn owe(&self, log: &mut Log, at: Time, extra: u64) {
+        let extra = extra.min(MAX_COUNT.saturating_sub(log.total()));
+        if extra > 0 {
+            self.charge(log, Time(0), at, extra);
+        }
     }
 
     /// Reset is when the oldest entry leaves.

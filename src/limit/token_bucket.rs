@@ -188,6 +188,13 @@ impl TokenBucket {
         charge.cost = self.rate.add(charge.cost, taken);
     }
 
+    /// Takes `extra` from `at` on, into debt if need be.
+    pub fn owe(&self, tat: &mut Tick, at: Time, extra: u64) {
+        let most = Tick::at(at + MAX_DEBT);
+        let from = Tick::at(at).max(*tat);
+        *tat = self.rate.add(from, self.cost(extra)).min(most).max(*tat);
+    }
+
     pub fn figures(&self, tat: Tick, at: Time) -> Figures {
         self.figures_of(tat.since(at))
     }

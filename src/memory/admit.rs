@@ -53,14 +53,16 @@ impl Memory {
             }
             op::Weights::Each(_) => return refused(request, Status::Invalid),
         };
+        let mut again = false;
         loop {
             let answer = self.at(id.shard(), |keys, scene| {
-                scene.ask(keys, named, id, request, &weights, &mut asker)
+                scene.ask(keys, named, id, request, &weights, &mut asker, again)
             });
             // Without one, the key was brought up to date meanwhile.
             if let Some(decision) = answer {
                 return decision;
             }
+            again = true;
         }
     }
 }
@@ -84,6 +86,8 @@ impl Asker<'_> {
 }
 
 impl Scene<'_> {
+    /// `again`: the key was brought up to date for this very question.
+    #[expect(clippy::too_many_arguments, reason = "one call, from one place")]
     fn ask(
         &mut self,
         keys: &mut Keys,
@@ -92,6 +96,7 @@ impl Scene<'_> {
         request: &Request,
         weights: &Weights,
         asker: &mut Asker,
+        again: bool,
     ) -> Option<Decision> {
         if let Err(status) = self.open() {
             return Some(refused(request, status));
@@ -102,6 +107,10 @@ impl Scene<'_> {
             Some(slot) => {
                 let key = slot.full(id, &self.memory.names);
                 self.refresh(key, named);
+                if !again && key.is_dated() && !self.joins(key, request, weights, asker) {
+                    self.redraw(key, false, true);
+                    self.serve(key);
+                }
                 if self.is_behind(key) {
                     return None;
                 }
@@ -126,6 +135,8 @@ impl Scene<'_> {
 
     /// Brings a key up to the present: leases that are over, limits that have changed.
     pub fn refresh(&mut self, key: &mut Key, named: &Arc<Named>) {
+        self.serve(key);
+        key.forget_epochs(self.now);
         let expired = self.expire(key);
         let changed = self.adopt(key, named);
         if self.end_hopeless(key) || changed || expired {
@@ -142,10 +153,10 @@ impl Scene<'_> {
         if newest.rank() <= key.named.rank() {
             return false;
         }
-        newest
-            .limits
-            .reconfigure(&key.named.limits, &mut key.state, self.now);
+        self.serve(key);
+        key.reconfigure(&newest.limits, self.now);
         key.named = newest;
+        self.draw(key);
         if let Some(live) = &mut key.live {
             live.doubted = Some(0);
         }
@@ -207,10 +218,23 @@ impl Scene<'_> {
         }
     }
 
+    /// It joins the line whatever the outlook might become.
+    fn joins(&self, key: &Key, request: &Request, weights: &Weights, asker: &Asker) -> bool {
+        let patience = match asker {
+            Asker::Thread(_) | Asker::Sink(_) => asker.patience(request),
+            _ => return false,
+        };
+        match self.verdict(key, weights).outcome {
+            Outcome::Later(at) => patience.is_none_or(|patience| at <= self.now + patience),
+            Outcome::Never => true,
+            _ => false,
+        }
+    }
+
     /// What the limits say, and that nobody overtakes those who wait for a release.
     pub fn verdict(&self, key: &Key, weights: &Weights) -> Verdict {
         let limits = &key.named.limits;
-        let verdict = limits.decide(&key.state, self.now, weights);
+        let verdict = limits.decide(key.outlook(), self.now, weights);
         let passed = !matches!(verdict.outcome, Outcome::Never | Outcome::Release);
         if passed && limits.holds() && key.has_queue() {
             let semaphore = |limit: &Limit| limit.rule.kind() == Kind::Semaphore;
@@ -227,10 +251,10 @@ impl Scene<'_> {
     fn soonest(&self, key: &Key, weights: &Weights) -> Time {
         let limits = &key.named.limits;
         let rates = limits.of_rates(weights);
-        match limits.decide(&key.state, self.now, &rates).outcome {
+        match limits.decide(key.outlook(), self.now, &rates).outcome {
             Outcome::Later(at) | Outcome::TooFar(at) => at,
             // Of nothing but semaphores.
-            _ => key.state.base(self.now),
+            _ => key.outlook().base(self.now),
         }
     }
 
@@ -247,22 +271,23 @@ impl Scene<'_> {
         if let Err(status) = self.lease_ready(key, &terms) {
             return Decision::of(status);
         }
-        let booking = key
-            .named
-            .limits
-            .commit(&mut key.state, self.now, at, weights);
+        let limits = &key.named.limits;
+        let take = |key: &mut KeyState| limits.commit(key, self.now, at, weights);
         let (permit, fence) = match asker {
+            Asker::Pace if key.has_line() => (self.tell(key, at, weights), 0),
             Asker::Pace => {
-                if at > self.now {
-                    key.state.fix(at);
-                }
+                let booking = take(&mut key.state);
                 (self.paced(key, booking), 0)
             }
             Asker::Sink(sink) => {
+                let booking = take(&mut key.state);
                 let tell = Tell::of(sink, 0, request.user_data);
                 self.permit(key, booking, &terms, tell)
             }
-            _ => self.permit(key, booking, &terms, None),
+            _ => {
+                let booking = take(&mut key.state);
+                self.permit(key, booking, &terms, None)
+            }
         };
         self.stats.granted.add(1);
         Decision {
@@ -332,7 +357,7 @@ impl Scene<'_> {
             }
             _ => Span::ZERO,
         };
-        refusal(&key.named, &key.state, self.now, verdict, hint)
+        refusal(&key.named, key.outlook(), self.now, verdict, hint)
     }
 
     /// When what is held may have come back, whatever else is in the way. Exact where leases that are not
@@ -372,7 +397,7 @@ impl Scene<'_> {
 
     /// An answer with the numbers of the limit at `index`, or of the tightest.
     pub fn numbers(&self, key: &Key, status: Status, index: Option<usize>) -> Decision {
-        numbers(&key.named, &key.state, self.now, status, index)
+        numbers(&key.named, key.outlook(), self.now, status, index)
     }
 }
 

@@ -216,7 +216,7 @@ impl Scene<'_> {
         let known = live.permits.remove(&(held.ends, serial));
         assert!(known && live.epoch == held.epoch, "it holds this permit");
         self.disarm_lease(held.ends, serial);
-        key.named.limits.release(&mut key.state, &held.booking);
+        key.release(&held.booking);
         self.stats.in_flight.sub(1);
         held
     }
@@ -286,8 +286,7 @@ impl Scene<'_> {
         let spent = match Serial::of(serial) {
             Serial::Held(serial) => {
                 let mut held = self.unhold(key, serial);
-                let limits = &key.named.limits;
-                limits.settle(&mut key.state, self.now, &mut held.booking, 0);
+                key.settle(self.now, &mut held.booking, 0);
                 return;
             }
             Serial::Recent(serial) => self.book.recent.take(serial),
@@ -308,6 +307,7 @@ impl Scene<'_> {
             }
         };
         if let Some(key) = key {
+            self.serve(key);
             self.give_back(key, serial);
             self.pump(key);
         }
@@ -353,15 +353,15 @@ impl Scene<'_> {
 
     fn settle_held(&mut self, keys: &mut Keys, serial: u64, actual: u64) -> Option<()> {
         let key = self.holder(keys, serial)?;
+        self.serve(key);
         let held = self
             .book
             .held
             .get_mut(&serial)
             .filter(|held| !held.settled)?;
         held.settled = true;
-        key.named
-            .limits
-            .settle(&mut key.state, self.now, &mut held.booking, actual);
+        key.settle(self.now, &mut held.booking, actual);
+        self.serve(key);
         Some(())
     }
 }

@@ -1,6 +1,7 @@
 //! The keys of one shard: what is stored of each, and when one can be forgotten.
 use std::sync::Arc;
 
+use super::line::Line;
 use super::names::{KeyId, Named, Names};
 use super::pieces;
 use super::table::{Entry, Table};
@@ -32,8 +33,10 @@ pub(super) struct Live {
     pub queue: Few<u64>,
     /// From which one on those of the queue may have become too heavy for their limits.
     pub doubted: Option<u64>,
-    /// Waits whose time is booked but not yet come.
+    /// Waits that only rates stand in the way of.
     pub booked: Few<u64>,
+    /// Where they are, or paced calls between them.
+    pub line: Option<Box<Line>>,
 }
 
 impl Key {
@@ -51,6 +54,14 @@ impl Key {
     pub fn is_forgettable(&self, now: Time) -> bool {
         let idle = self.live.as_ref().is_none_or(|live| live.is_idle(now));
         idle && self.named.limits.fresh_at(&self.state) <= now
+    }
+
+    /// A key that is as new may have been forgotten, or not: that makes no difference. Of one that was, no
+    /// other epoch is known.
+    pub fn forget_epochs(&mut self, now: Time) {
+        if self.state.epoch() > 0 && self.is_forgettable(now) {
+            self.state = self.named.limits.fresh(now);
+        }
     }
 
     pub fn has_queue(&self) -> bool {

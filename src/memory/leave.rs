@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::Memory;
-use super::keys::Keys;
+use super::keys::{Key, Keys};
 use super::names::{KeyId, Named};
 use super::scene::Scene;
 use super::wait::Wait;
@@ -106,8 +106,8 @@ impl Memory {
         }
     }
 
-    /// Those who wait for a release do so under the newest limits, also if nobody asks from now on. Whose
-    /// time is booked keeps it.
+    /// Those who wait do so under the newest limits, also if nobody asks from now on. Whose time is booked
+    /// starts then at the latest.
     pub(super) fn limits_changed(&self, named: &Named) {
         for shard in 0..Numbers::SHARDS {
             let mut from = Some(0);
@@ -174,7 +174,14 @@ impl Scene<'_> {
     fn catch_up(&mut self, keys: &mut Keys, id: KeyId) {
         if let Some(key) = keys.find(id, &self.memory.names) {
             let named = key.named.clone();
+            self.draw(key);
+            if self.is_behind(key) {
+                return;
+            }
             self.refresh(key, &named);
+            if self.is_behind(key) {
+                return;
+            }
             self.pump(key);
             if key.live.as_ref().is_some_and(|live| live.doubted.is_some()) {
                 self.rest.insert(Rest::Key(id));
@@ -189,7 +196,8 @@ impl Scene<'_> {
         let next: Vec<(u64, KeyId)> = next.map(|(serial, wait)| (*serial, wait.key)).collect();
         for (_, id) in &next {
             let key = keys.find(*id, &self.memory.names);
-            if key.is_some_and(|key| key.has_queue() && key.named.is_kin(named)) {
+            let waited_for = |key: &mut Key| key.has_queue() || key.has_line();
+            if key.is_some_and(|key| waited_for(key) && key.named.is_kin(named)) {
                 self.rest.insert(Rest::Key(*id));
             }
         }

@@ -12,13 +12,16 @@ mod census;
 mod held;
 mod keys;
 mod leave;
+mod line;
 mod names;
+mod outlook;
 mod paced;
 mod pieces;
 mod plain;
 mod scene;
 mod spent;
 mod table;
+mod turns;
 mod wait;
 mod whole;
 
@@ -226,15 +229,17 @@ impl Memory {
     /// not shortened.
     pub fn penalize(&self, named: &Arc<Named>, key: &[u8], length: Span) -> Status {
         let id = named.key(key);
-        self.at(id.shard(), |keys, scene| {
-            scene.open().map_or_else(
-                |closed| closed,
-                |()| {
-                    scene.penalize(keys, named, id, length);
-                    Status::Ok
-                },
-            )
-        })
+        loop {
+            let done = self.at(id.shard(), |keys, scene| {
+                scene.open()?;
+                Ok(scene.penalize(keys, named, id, length))
+            });
+            match done {
+                Ok(true) => return Status::Ok,
+                Ok(false) => {}
+                Err(closed) => return closed,
+            }
+        }
     }
 
     /// Ends a wait. Its completion is CANCELLED, or OK if the grant came first; with `detach` there is

@@ -3,6 +3,7 @@
 //! due last are not: they come on time, but can be neither given back nor settled.
 use super::names::KeyId;
 use super::spent::Spent;
+use crate::limit::booking::Booking;
 use crate::limit::time::Time;
 use crate::pages::Pages;
 
@@ -51,6 +52,15 @@ impl Paced {
         let mut ended = self.ended.iter();
         let over = ended.any(|(key, before)| serial < *before && *key == spent.key());
         (!over).then_some(spent)
+    }
+
+    /// What one of them took is known now.
+    pub fn rebook(&mut self, serial: u64, booking: Booking) {
+        if let Some(spent) = self.records.get_mut(&serial) {
+            self.due.remove(&(spent.at(), serial));
+            spent.rebook(booking);
+            self.due.insert((spent.at(), serial), ());
+        }
     }
 
     pub fn take(&mut self, serial: u64) -> Option<Spent> {

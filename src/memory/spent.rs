@@ -27,6 +27,11 @@ enum Took {
         end: Tick,
     },
     Any(Box<Booking>),
+    /// What it takes is known in the line of its key, for a time that lies ahead.
+    Told {
+        order: u64,
+        at: Time,
+    },
 }
 
 const _: () = assert!(size_of::<Option<Spent>>() <= 64);
@@ -50,6 +55,20 @@ impl Spent {
         }
     }
 
+    pub fn told(key: KeyId, named: &Named, at: Time, order: u64) -> Spent {
+        Spent {
+            key,
+            rules: named.rules(),
+            took: Took::Told { order, at },
+            settled: false,
+        }
+    }
+
+    /// What it took is known now.
+    pub fn rebook(&mut self, booking: Booking) {
+        self.took = Took::Any(Box::new(booking));
+    }
+
     pub fn key(&self) -> KeyId {
         self.key
     }
@@ -59,6 +78,7 @@ impl Spent {
         match &self.took {
             Took::Bucket { .. } => Time(0),
             Took::Any(booking) => booking.at(),
+            Took::Told { at, .. } => *at,
         }
     }
 
@@ -68,9 +88,11 @@ impl Spent {
         if key.named.rules() != self.rules {
             return;
         }
-        let limits = &key.named.limits;
+        if let Took::Told { order, .. } = self.took {
+            return key.settle_told(now, order, actual);
+        }
         if let Took::Bucket { weight, end } = self.took {
-            let Rule::TokenBucket(bucket) = &limits.limits()[0].rule else {
+            let Rule::TokenBucket(bucket) = &key.named.limits.limits()[0].rule else {
                 unreachable!("the same limits as then")
             };
             let charge = Charge::TokenBucket(bucket.charged(weight, end));
@@ -79,7 +101,7 @@ impl Spent {
         if let Took::Any(booking) = &mut self.took {
             // Those from before a reset are remembered no more.
             booking.follow(&key.state);
-            limits.settle(&mut key.state, now, booking, actual);
+            key.settle(now, booking, actual);
         }
     }
 }
@@ -109,18 +131,32 @@ impl Scene<'_> {
         let serial = self.next_serial();
         let spent = Spent::new(key.id, &key.named, booking);
         self.book.paced.insert(serial, spent, self.now);
+        self.paced_number(serial)
+    }
+
+    pub fn paced_number(&self, serial: u64) -> u64 {
         self.number(Serial::Paced(serial))
     }
 
     pub fn release_paced(&mut self, keys: &mut Keys, serial: u64) -> Status {
+        let Some(id) = self.book.paced.get_mut(serial).map(|spent| spent.key) else {
+            return Status::Stale;
+        };
+        let mut key = keys.find(id, &self.memory.names);
+        if let Some(key) = &mut key {
+            self.serve(key);
+        }
         let Some(spent) = self.book.paced.take(serial) else {
             return Status::Stale;
         };
         self.stats.released.add(1);
-        if let (Some(key), Took::Any(booking)) =
-            (keys.find(spent.key, &self.memory.names), spent.took)
-        {
-            key.named.limits.cancel(&mut key.state, self.now, *booking);
+        if let Some(key) = key {
+            match spent.took {
+                Took::Any(booking) => key.unpace(self.now, *booking),
+                Took::Told { order, .. } => key.untell(self.now, order),
+                Took::Bucket { .. } => {}
+            }
+            self.serve(key);
         }
         Status::Ok
     }
@@ -138,14 +174,22 @@ impl Scene<'_> {
         let spent = self.remembered(&serial).filter(|spent| !spent.settled)?;
         let (id, rules) = (spent.key, spent.rules);
         let mut key = keys.find(id, &memory.names);
-        if let Some(key) = key.as_mut().filter(|key| !key.named.is_newest()) {
-            // What was taken under other limits is settled no more, whoever is the first to call.
-            self.pump(key);
+        if let Some(key) = &mut key {
+            match key.named.is_newest() {
+                true => self.serve(key),
+                // What was taken under other limits is settled no more, whoever is the first to call.
+                false => self.pump(key),
+            }
         }
-        let spent = self.remembered(&serial).expect("it was a moment ago");
+        if let Some(key) = &mut key {
+            key.forget_epochs(now);
+        }
+        // Those who were served just now may have been too many to remember this one.
+        let spent = self.remembered(&serial)?;
         spent.settled = true;
         if let Some(key) = key {
             spent.correct(key, now, actual);
+            self.serve(key);
             return Some(());
         }
         // The key was as new and has been forgotten; it may still have to take what was used beyond

@@ -32,7 +32,7 @@ pub(super) struct Wait {
 pub(super) enum Stage {
     /// Nothing was taken yet.
     Queued,
-    /// Taken, to start at its time.
+    /// In the line of its key, to start at its time at the latest.
     Booked(Booking),
 }
 
@@ -75,13 +75,10 @@ impl Scene<'_> {
         ahead
     }
 
-    /// Takes for a wait what it wants from `at` on.
+    /// Books for a wait what it wants from `at` on.
     fn book(&mut self, key: &mut Key, serial: u64, at: Time) {
         let weights = &self.book.waits[&serial].weights;
-        let booking = key
-            .named
-            .limits
-            .commit(&mut key.state, self.now, at, weights);
+        let booking = key.line_up(&mut self.book.epoch, self.now, at, weights);
         self.wait_mut(serial).stage = Stage::Booked(booking);
         let live = key.live(&mut self.book.epoch);
         live.queue.remove(&serial);
@@ -123,27 +120,27 @@ impl Scene<'_> {
         }
     }
 
-    /// Admits those at the head of the queue as far as the limits allow. To be called whenever
-    /// something was given back, or somebody left. If many wait for semaphores, the call goes on with the
-    /// rest. Where there are only rates, those that a reset put in the queue are booked in one go: nobody
-    /// else's answer could be given before.
+    /// Admits those at the head of the line and of the queue as far as the limits allow. To be called
+    /// whenever something was given back, or somebody left. If there are many, the call goes on with the rest.
     pub fn pump(&mut self, key: &mut Key) {
         // Nobody may have asked since the limits were changed.
         if !key.named.is_newest() {
             let named = key.named.clone();
             self.adopt(key, &named);
         }
+        self.serve(key);
+        if self.is_behind(key) {
+            return;
+        }
         for n in 0.. {
             let first = key.live.as_ref().and_then(|live| live.queue.first());
             let Some(&serial) = first else { return };
-            if key.named.limits.holds() {
-                if n == SOME {
-                    self.rest.insert(Rest::Key(key.id));
-                    return;
-                }
-                if self.is_leaving(serial) {
-                    return;
-                }
+            if n == SOME {
+                self.rest.insert(Rest::Key(key.id));
+                return;
+            }
+            if self.is_leaving(serial) {
+                return;
             }
             let wait = &self.book.waits[&serial];
             let deadline = wait.deadline.unwrap_or(Time::MAX);
@@ -152,12 +149,15 @@ impl Scene<'_> {
                 self.end(key, serial, Status::Denied);
                 continue;
             }
-            let verdict = key.named.limits.decide(&key.state, self.now, &wait.weights);
+            let limits = &key.named.limits;
+            let verdict = limits.decide(key.outlook(), self.now, &wait.weights);
             match verdict.outcome {
                 Outcome::Release => return,
                 Outcome::Admit => {
-                    self.book(key, serial, self.now);
-                    self.start(key, serial);
+                    debug_assert!(!key.has_line(), "nobody passes those in the line");
+                    let booking = limits.commit(&mut key.state, self.now, self.now, &wait.weights);
+                    let wait = self.remove(key, serial);
+                    self.admit(key, serial, wait, booking);
                 }
                 Outcome::Later(at) if at <= deadline => self.book(key, serial, at),
                 Outcome::Later(_) | Outcome::TooFar(_) => self.end(key, serial, Status::Denied),
@@ -180,7 +180,7 @@ impl Scene<'_> {
         let mut any = false;
         for serial in next {
             let weights = &self.book.waits[&serial].weights;
-            let verdict = key.named.limits.decide(&key.state, self.now, weights);
+            let verdict = key.named.limits.decide(key.outlook(), self.now, weights);
             if verdict.outcome == Outcome::Never {
                 self.end(key, serial, Status::Never);
                 any = true;
@@ -201,7 +201,14 @@ impl Scene<'_> {
             .find(wait.key, &self.memory.names)
             .expect("a key with a wait stays");
         match wait.stage {
-            Stage::Booked(_) => self.start(key, serial),
+            Stage::Booked(_) => {
+                self.serve(key);
+                // It is not the first, or what it was promised is void: it is looked at when it is.
+                let wait = self.book.waits.get(&serial);
+                if wait.is_some_and(|wait| wait.due.is_some_and(|due| due <= self.now)) {
+                    self.arm(serial, None);
+                }
+            }
             Stage::Queued => {
                 // Leases that end at this very time make room first.
                 self.expire(key);
@@ -223,26 +230,17 @@ impl Scene<'_> {
         self.pump(key);
     }
 
-    /// Grants the booked waits whose time has come, whether or not the timer has got to them.
-    pub fn start_due(&mut self, key: &mut Key) {
-        while let Some(serial) = key
-            .live
-            .as_ref()
-            .and_then(|live| live.booked.first().copied())
-        {
-            if self.wait_mut(serial).due.is_none_or(|due| due > self.now) {
-                return;
-            }
-            self.start(key, serial);
-        }
-    }
-
-    /// A wait whose booked time has come is granted.
-    fn start(&mut self, key: &mut Key, serial: u64) {
+    /// A wait in the line, whose turn has come at `at`, is granted.
+    pub fn start(&mut self, key: &mut Key, serial: u64, at: Time) {
         let wait = self.remove(key, serial);
-        let Stage::Booked(booking) = wait.stage else {
+        let Stage::Booked(booking) = &wait.stage else {
             unreachable!("only what is booked starts")
         };
+        let taken = key.take_turn(serial, at, wait.since, booking);
+        self.admit(key, serial, wait, taken);
+    }
+
+    fn admit(&mut self, key: &mut Key, serial: u64, wait: Wait, booking: Booking) {
         let op = self.memory.numbers.make(self.book.index, serial);
         let tell = Tell::of(&wait.sink, op, wait.user_data);
         let (permit, fence) = self.permit(key, booking, &wait.terms, tell);
@@ -289,8 +287,7 @@ impl Scene<'_> {
     pub fn abandon(&mut self, key: &mut Key, serial: u64) -> Wait {
         let mut wait = self.remove(key, serial);
         if let Stage::Booked(booking) = std::mem::replace(&mut wait.stage, Stage::Queued) {
-            let cancelled = key.named.limits.cancel(&mut key.state, self.now, booking);
-            assert!(cancelled, "a booking that is due is granted first");
+            key.leave(self.now, booking);
         }
         wait
     }

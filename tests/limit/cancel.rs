@@ -1,7 +1,7 @@
 //! Bookings that are cancelled: all that they took comes back, whatever the order.
 use limiter::limit::decide::Booking;
 use limiter::limit::rule::{Limit, Rule};
-use limiter::limit::time::{Span, Time};
+use limiter::limit::time::Span;
 use limiter::limit::weights::Weights;
 use proptest::prelude::*;
 
@@ -185,76 +185,4 @@ fn b_101_refused_by_deadline_books_nothing() {
         assert_eq!(refused.retry_after(), SEC);
     }
     assert_eq!(key.delay(1), SEC);
-}
-
-#[test]
-fn rebooked_for_a_penalty_keeps_order_and_spacing() {
-    for rule in each_kind(2) {
-        if matches!(rule, Rule::Semaphore(_)) {
-            continue;
-        }
-        let mut key = Key::new(vec![weighing(rule), weighing(semaphore(100))]);
-        let mut booked = Vec::new();
-        for _ in 0..9 {
-            booked.push(key.pace(1).ok());
-        }
-        booked.retain(|b| b.at() > key.now);
-        let first = booked[0].at();
-        let until = key.now + Span(10 * SEC);
-        key.limits.penalize(&mut key.state, key.now, until);
-        let olds = booked.clone();
-        key.limits.unbook(&mut key.state, key.now, booked.iter());
-        for booking in &mut booked {
-            let moved = key
-                .limits
-                .rebook(&mut key.state, key.now, booking, Time::MAX);
-            *booking = moved.unwrap();
-        }
-        assert!(booked[0].at() >= until && first < until);
-        assert!(booked.is_sorted_by_key(|b| b.at()));
-        for (new, old) in booked.iter().zip(&olds) {
-            assert!(new.at() >= old.at());
-            assert_eq!(new.held().sum::<u64>(), 1);
-        }
-        let free = |key: &Key| key.clone().advance(10 * SEC).figures_of(1).remaining;
-        let held = free(&key);
-        // Cancelled all: only the penalty is left.
-        for booking in booked.into_iter().rev() {
-            assert!(key.cancel(booking));
-        }
-        assert!(free(&key) > held);
-        assert_eq!(key.pace(1).ok().at(), until);
-    }
-}
-
-/// Nothing passes earlier, nor closer together, than it would have, that much later.
-#[test]
-fn what_is_put_off_is_put_off_whole() {
-    for rule in each_kind(2) {
-        let mut key = Key::of(rule);
-        key.advance(SEC);
-        key.take(1);
-        if key.limits.holds() {
-            continue;
-        }
-        let booked: Vec<Booking> = (0..9).map(|_| key.pace(1).ok()).collect();
-        for by in [1, 1_700 * MS, 60 * SEC] {
-            let (mut moved, mut asis) = (key.clone(), key.clone());
-            let first = booked
-                .iter()
-                .find(|booked| booked.at() > key.now)
-                .unwrap()
-                .at();
-            let put_off = moved.limits.put_off(&mut moved.state, first, Span(by));
-            let by = put_off.unwrap().0;
-            moved.cancel(booked[8].clone());
-            for _ in 0..9 {
-                let (late, early) = (moved.delay(1), asis.delay(1));
-                assert!(
-                    (early + by..=early + by + 2 * SEC).contains(&late),
-                    "{by}: {early} {late}"
-                );
-            }
-        }
-    }
 }

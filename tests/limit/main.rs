@@ -12,4 +12,5 @@ mod reconfigure;
 mod saturated;
 mod settle;
 mod share;
+mod turns;
 mod vectors;

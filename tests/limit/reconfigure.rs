@@ -276,3 +276,18 @@ proptest! {
         }
     }
 }
+
+/// Between two refills there is a whole period, of whichever length.
+#[test]
+fn a_shorter_period_does_not_pay_several_refills_at_once() {
+    let mut key = Key::of(interval(10, 1, HOUR, false));
+    key.drain();
+    key.advance(HOUR - SEC);
+    reopened(interval(10, 1, 60 * SEC, false), &mut key);
+    assert_eq!(key.drain(), 1, "the last was more than a minute ago");
+    for _ in 0..3 {
+        assert_eq!(key.take(1).retry_after(), 60 * SEC);
+        key.advance(60 * SEC);
+        assert_eq!(key.drain(), 1);
+    }
+}

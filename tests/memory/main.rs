@@ -9,6 +9,7 @@ mod penalties;
 mod permits;
 mod plain;
 mod relaying;
+mod settling;
 mod threads;
 mod waiting;
 mod whole;

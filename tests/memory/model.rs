@@ -337,12 +337,22 @@ fn slots() -> impl Strategy<Value = Vec<Slot>> {
     prop::collection::vec(slot, 1..80)
 }
 
-/// Slots by the book: the next is one tick after the last that is taken. One that is given up before its
-/// time is free again if all after it were given up, too; otherwise it passes unused.
+/// Slots by the book: each is one tick after the one before. Who waits moves up into one that is given up
+/// before its time; a paced call keeps the time it was told, and the slot of one passes unused unless all
+/// paced calls right after it were given up, too.
 #[derive(Default)]
 struct Slots {
     now: u64,
-    booked: Vec<(u64, Use)>,
+    booked: Vec<Booked>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Booked {
+    at: u64,
+    waits: bool,
+    /// Its permit, or its operation.
+    number: u64,
+    used: Use,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -354,37 +364,77 @@ enum Use {
 }
 
 impl Slots {
-    fn book(&mut self, patience: Option<u64>) -> Result<u64, u64> {
-        let at = self
-            .booked
-            .last()
-            .map_or(self.now, |(at, _)| self.now.max(at + 1));
+    /// When the next slot is, if that is not too late.
+    fn next(&self, patience: Option<u64>) -> Result<u64, u64> {
+        let last = self.booked.last();
+        let at = last.map_or(self.now, |last| self.now.max(last.at + 1));
         let delay = at - self.now;
         if patience.is_some_and(|p| delay > p) {
             return Err(delay);
         }
-        self.booked.push((at, Use::Taken));
         Ok(delay)
     }
 
-    fn give_up(&mut self, at: u64) {
-        if at <= self.now {
+    fn book(&mut self, delay: u64, waits: bool, number: u64) {
+        self.booked.push(Booked {
+            at: self.now + delay,
+            waits,
+            number,
+            used: Use::Taken,
+        });
+    }
+
+    /// Before these nobody waits.
+    fn fixed(&self) -> usize {
+        let waits = |slot: &Booked| slot.waits && slot.at > self.now;
+        self.booked
+            .iter()
+            .position(waits)
+            .unwrap_or(self.booked.len())
+    }
+
+    fn give_up(&mut self, index: usize) {
+        if self.booked[index].at <= self.now {
             return;
         }
-        let newest = self.booked.last().is_some_and(|(last, _)| *last == at);
-        let slot = self.booked.iter_mut().find(|(tick, _)| *tick == at);
-        slot.expect("a slot that was booked").1 = Use::GivenUp;
-        if newest {
-            while let Some((_, Use::GivenUp)) = self.booked.last() {
-                self.booked.pop();
+        let fixed = self.fixed();
+        if index >= fixed {
+            self.booked.remove(index);
+        } else {
+            self.booked[index].used = Use::GivenUp;
+            let mut last = fixed;
+            if index + 1 == fixed {
+                while last > 0 && self.booked[last - 1].used == Use::GivenUp {
+                    last -= 1;
+                    self.booked.remove(last);
+                }
+            } else {
+                for slot in &mut self.booked[..fixed] {
+                    if slot.used == Use::GivenUp && slot.at <= self.now {
+                        slot.used = Use::Unused;
+                    }
+                }
             }
-            return;
         }
-        for (at, used) in &mut self.booked {
-            if *used == Use::GivenUp && *at <= self.now {
-                *used = Use::Unused;
+        let mut next = self.now;
+        for slot in &mut self.booked {
+            if slot.waits && slot.at > self.now {
+                slot.at = slot.at.min(next);
             }
+            next = self.now.max(slot.at + 1);
         }
+    }
+
+    /// Who waited and need not any more; they are told once.
+    fn told(&mut self) -> Vec<u64> {
+        let now = self.now;
+        let due = self.booked.iter_mut();
+        let due = due.filter(|slot| slot.waits && slot.at <= now);
+        due.map(|slot| {
+            slot.waits = false;
+            slot.number
+        })
+        .collect()
     }
 }
 
@@ -406,63 +456,59 @@ proptest! {
         let limiter = world.limiter("n", [tb(1, 1, Span(TICK))]);
         let queue = world.queue();
         let mut slots = Slots::default();
-        // What is booked ahead: its tick, and how to give it up.
-        let mut ahead: Vec<(u64, Result<u64, u64>)> = Vec::new();
-        let mut due = BTreeMap::new();
         for step in steps {
             match step {
-                Slot::Try => match slots.book(Some(0)) {
-                    Ok(_) => drop(world.takes(&limiter, 1)),
+                Slot::Try => match slots.next(Some(0)) {
+                    Ok(_) => slots.book(0, false, world.takes(&limiter, 1)),
                     Err(delay) => assert_eq!(world.denied(&limiter, 1), Span(delay * TICK)),
                 },
                 Slot::Pace(patience) => {
                     let wait = patience.map(|p| Span(p * TICK));
                     let decision = world.memory.pace(&limiter, &ask(1, wait));
-                    let booked = slots.book(patience);
-                    assert_eq!(decision.status == Status::Ok, booked.is_ok());
-                    let delay = booked.unwrap_or_else(|delay| delay);
+                    let next = slots.next(patience);
+                    assert_eq!(decision.status == Status::Ok, next.is_ok());
+                    let delay = next.unwrap_or_else(|delay| delay);
                     assert_eq!(decision.retry_after_us, delay * TICK);
-                    if booked.is_ok() {
-                        ahead.push((slots.now + delay, Ok(decision.permit)));
+                    if next.is_ok() {
+                        slots.book(delay, false, decision.permit);
                     }
                 }
                 Slot::Wait(patience) => {
                     let wait = patience.map(|p| Span(p * TICK));
                     let decision = world.submit(&limiter, &queue, ask(1, wait));
-                    match slots.book(patience) {
-                        Ok(0) => assert_eq!(decision.status, Status::Ok),
+                    match slots.next(patience) {
+                        Ok(0) => {
+                            assert_eq!(decision.status, Status::Ok);
+                            slots.book(0, false, decision.permit);
+                        }
                         Ok(delay) => {
                             assert_eq!(decision.status, Status::Pending);
-                            ahead.push((slots.now + delay, Err(decision.op)));
-                            due.insert(slots.now + delay, decision.op);
+                            slots.book(delay, true, decision.op);
                         }
                         Err(_) => assert_eq!(decision.status, Status::Denied),
                     }
                 }
-                Slot::GiveUp(i) if !ahead.is_empty() => {
-                    let (at, how) = ahead.swap_remove(i % ahead.len());
-                    match how {
-                        Ok(permit) => assert_eq!(world.memory.release(permit), Status::Ok),
-                        Err(op) => {
-                            let expected = if at > slots.now { Status::Ok } else { Status::Stale };
-                            assert_eq!(world.memory.cancel(op, true), expected);
-                            if at > slots.now {
-                                due.remove(&at);
-                            }
-                        }
+                Slot::GiveUp(i) if !slots.booked.is_empty() => {
+                    let index = i % slots.booked.len();
+                    let Booked { at, waits, number, used } = slots.booked[index];
+                    if used != Use::Taken || at <= slots.now {
+                        continue;
                     }
-                    slots.give_up(at);
+                    let given_up = match waits {
+                        true => world.memory.cancel(number, true),
+                        false => world.memory.release(number),
+                    };
+                    assert_eq!(given_up, Status::Ok);
+                    slots.give_up(index);
                 }
                 Slot::GiveUp(_) => {}
                 Slot::Pass(ticks) => {
                     slots.now += ticks;
                     world.pass(Span(ticks * TICK));
-                    let granted: Vec<u64> = done(&queue).iter().map(|d| d.op).collect();
-                    let later = due.split_off(&(slots.now + 1));
-                    let expected: Vec<u64> = std::mem::replace(&mut due, later).into_values().collect();
-                    assert_eq!(granted, expected);
                 }
             }
+            let granted: Vec<u64> = done(&queue).iter().map(|d| d.op).collect();
+            assert_eq!(granted, slots.told());
         }
     }
 }

@@ -1,7 +1,6 @@
 //! Penalties, paced calls, waits and limits that change, all on one key: what starts, and when.
 use std::collections::BTreeMap;
 
-use limiter::decision::Decision;
 use limiter::decision::Status::*;
 use limiter::limit::fixed_window::{Align, FixedWindow};
 use limiter::limit::rule::Rule;
@@ -173,6 +172,10 @@ proptest! {
         let zero = world.now();
         let queue = world.queue();
         let seconds = |world: &World| world.now().since(zero).0 / 1_000_000;
+        let started = |world: &World| {
+            let granted = done(&queue).iter().filter(|done| done.status == Ok).count();
+            std::iter::repeat_n(seconds(world), granted)
+        };
         let open = |size| world.limiter("n", terms.iter().map(|terms| terms.rule(size)));
         let mut limiter = open(0);
         let mut starts: Vec<u64> = Vec::new();
@@ -216,12 +219,12 @@ proptest! {
                 Step::Pass(length) => {
                     for _ in 0..*length {
                         world.pass(SEC);
-                        let granted = |done: &Decision| done.status == Ok;
-                        let granted = done(&queue).iter().filter(|done| granted(done)).count();
-                        starts.extend(std::iter::repeat_n(seconds(&world), granted));
+                        starts.extend(started(&world));
                     }
                 }
             }
+            // Who waits may move up at once.
+            starts.extend(started(&world));
         }
         starts.extend(paced.iter().map(|(at, _)| *at));
         starts.sort_unstable();

@@ -152,9 +152,6 @@ impl Side {
             Step::Penalize(n) => Some(memory.penalize(&self.limiter, b"", Span(n * 100_000))),
             Step::Reopen(which) => {
                 self.reopen(*which);
-                // What was taken under other limits may be settled when those are back, or not: a key that
-                // was as new in between may have been forgotten, which goes by the hashes of each world.
-                self.permits.clear();
                 None
             }
             Step::Pass(us) => {

@@ -126,11 +126,11 @@ fn a_penalty_that_meets_a_change_of_limits_books_those_who_wait_once() {
     let ops: Vec<u64> = (0..3)
         .map(|_| world.waits(&limiter, &queue, ask(1, EVER)))
         .collect();
-    // Now twice as fast: still not before the penalty ends, nor before what they were told.
+    // Now twice as fast: still not before the penalty ends.
     let faster = world.limiter("n", [tb(1, 2, SEC)]);
     world.memory.penalize(&faster, b"", Span::millis(1_500));
-    assert_eq!(world.denied(&faster, 1), Span::millis(3_500));
-    for (op, after) in ops.into_iter().zip([1_500, 500, 1_000]) {
+    assert_eq!(world.denied(&faster, 1), Span::millis(3_000));
+    for (op, after) in ops.into_iter().zip([1_500, 500, 500]) {
         world.pass(Span(after * 1_000 - 1));
         assert_eq!(done(&queue), []);
         world.pass(Span(1));
@@ -174,24 +174,29 @@ fn a_penalty_reaches_those_who_wait_for_a_release() {
 #[test]
 fn a_blocked_thread_honours_a_penalty_on_a_real_clock() {
     let world = Arc::new(World::real());
-    let limiter = world.limiter("n", [tb(1, 1, Span::millis(20))]);
-    world.takes(&limiter, 1);
-    let thread = {
-        let (world, limiter) = (world.clone(), limiter.clone());
-        std::thread::spawn(move || world.memory.acquire_blocking(&limiter, &ask(1, EVER)))
-    };
-    while world.totals().waiting == 0 {
-        std::thread::yield_now();
+    let limiter = world.limiter("n", [tb(1, 1, Span::millis(200))]);
+    // On a busy machine it may be over before anybody looks.
+    for _ in 0..50 {
+        let thread = {
+            let (world, limiter) = (world.clone(), limiter.clone());
+            std::thread::spawn(move || world.memory.acquire_blocking(&limiter, &ask(1, EVER)))
+        };
+        while world.totals().waiting == 0 && !thread.is_finished() {
+            std::thread::yield_now();
+        }
+        if world.totals().waiting == 0 {
+            assert_eq!(thread.join().unwrap().status, Ok);
+            continue;
+        }
+        let length = Span::millis(300);
+        let from = world.now();
+        world.memory.penalize(&limiter, b"", length);
+        assert_eq!(thread.join().unwrap().status, Ok);
+        if world.now().since(from) >= length {
+            return;
+        }
     }
-    world.memory.penalize(&limiter, b"", Span::millis(60));
-    let until = world.now();
-    let decision = thread.join().unwrap();
-    assert_eq!(decision.status, Ok);
-    assert!(
-        world.now().since(until) >= Span::millis(59),
-        "{:?}",
-        world.now().since(until)
-    );
+    panic!("it started before the penalty was over, each time");
 }
 
 #[test]
@@ -235,7 +240,10 @@ fn a_reset_that_starts_a_bucket_empty_denies_whom_it_makes_too_late() {
     assert_eq!(world.memory.reset(&limiter, b""), Ok);
     let denied = done(&queue);
     assert_eq!((denied[0].op, denied[0].status), (late, Denied));
-    assert_eq!(denied[0].retry_after_us, 20_000_000);
+    assert_eq!(
+        denied[0].retry_after_us, 40_000_000,
+        "behind the one that waits"
+    );
     world.pass(Span::secs(20));
     assert_eq!(answers(&queue), [(patient, Ok)]);
 }
@@ -394,8 +402,8 @@ fn a_clock_that_steps_back_gives_nothing_twice_and_stalls_nothing() {
     world.takes(&limiter, 1);
 }
 
-/// What was booked before a change of limits keeps its time; a penalty moves it by as much as it has to, and
-/// nobody else comes in between.
+/// What was booked before a change of limits goes by the new ones; a penalty moves it by as much as it has to,
+/// and nobody else comes in between.
 #[test]
 fn a_penalty_moves_what_was_booked_before_a_change_of_limits_once() {
     let world = World::new();
@@ -406,19 +414,18 @@ fn a_penalty_moves_what_was_booked_before_a_change_of_limits_once() {
     let ops: Vec<u64> = (0..9).map(|_| op(EVER)).collect();
     let late = op(Some(Span::secs(11)));
     let faster = world.limiter("n", [tb(1, 2, SEC), sem(100)]);
-    assert_eq!(world.denied(&faster, 1), Span::millis(10_500), "as booked");
-    world.memory.penalize(&faster, b"", Span::secs(3));
+    assert_eq!(world.denied(&faster, 1), Span::millis(5_500));
+    world.memory.penalize(&faster, b"", Span::secs(7));
     assert_eq!(answers(&queue), [(late, Denied)]);
-    assert_eq!(world.denied(&faster, 1), Span::millis(12_500));
+    assert_eq!(world.denied(&faster, 1), Span::millis(11_500));
     world.memory.penalize(&faster, b"", Span::secs(2));
-    world.pass(Span(2_999_999));
+    world.pass(Span(6_999_999));
     for op in ops {
         assert_eq!(done(&queue), []);
         world.pass(Span(1));
         assert_eq!(answers(&queue), [(op, Ok)]);
-        world.pass(Span(999_999));
+        world.pass(Span(499_999));
     }
-    world.pass(Span::millis(500));
     assert_eq!(world.denied(&faster, 1), Span(1));
     world.pass(Span(1));
     world.takes(&faster, 1);
