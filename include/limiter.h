@@ -714,7 +714,7 @@ limiter_status limiter_client_free(struct limiter_client_t *client);
  * limiter_limit.version is lower), whichever handle is used: state is clamped, never reset.
  * Lowering a bucket keeps at most what now fits; raising it adds room that is empty, unless the key
  * is as new; a semaphore lowered below what is held admits nobody until enough came back. Those who
- * wait for a release do so under the new numbers; a wait whose time is booked keeps that time (see
+ * wait go by the new numbers; a wait whose time is booked starts then at the latest (see
  * limiter_acquire()). See limiter_limit.version.
  */
 LIMITER_API
@@ -768,8 +768,10 @@ LIMITER_API void limiter_free(struct limiter_t *limiter);
  * call that does not wait never overtakes one that does.
  *
  * Where only rates and windows stand in the way, a wait books its start as it begins, and those who
- * come later book behind it. It keeps that time if less is used than was thought (limiter_settle())
- * or the limits are raised meanwhile: that serves those who come later.
+ * come later book behind it. That is when it starts at the latest, unless a penalty puts it off. In
+ * memory it starts earlier, and those behind it in their order, once there is room: because less
+ * was used than was thought (limiter_settle()), one before it was cancelled, or the limits were
+ * raised. On Redis it keeps its time, and that serves those who come later.
  *
  * A permit of a limiter without a semaphore need not be released: there is nothing to give back,
  * and the library forgets old ones by itself, but not before it has granted 1024 more (keys are
@@ -886,15 +888,16 @@ limiter_status limiter_renew(struct limiter_t *limiter,
 /*
  * Corrects an estimate: the permit's call used `actual_weight`, not the weight it asked for, as if
  * it had asked for that from the start. Less is given back, as far as time has not given it back
- * already; more is charged, beyond the limit if need be, and later calls wait for it; those that
- * have their time already keep it. Applies to each limit that counts weight and that this call took
- * from, except semaphores (also where the request gave a weight for each limit: all of them are
- * corrected to the same). Once for each permit, before it is released: after that LIMITER_STALE
- * with no effect, and also, on a limiter without a semaphore, once the permit is forgotten, which
- * is not before 1024 later ones were granted. A permit that is never settled stays at its estimate.
- * What was used beyond it is taken when it is settled, whatever has come back since. Where no limit
- * is there to correct, as with semaphores alone, LIMITER_OK with no effect. LIMITER_INVALID, with
- * no effect, for more than 2^48.
+ * already, and in memory those who wait start earlier for it (see limiter_acquire()); more is
+ * charged, beyond the limit if need be, and later calls wait for it; those that have their time
+ * already keep it. Applies to each limit that counts weight and that this call took from, except
+ * semaphores (also where the request gave a weight for each limit: all of them are corrected to the
+ * same). Once for each permit, before it is released: after that LIMITER_STALE with no effect, and
+ * also, on a limiter without a semaphore, once the permit is forgotten, which is not before 1024
+ * later ones were granted. A permit that is never settled stays at its estimate. What was used
+ * beyond it is taken when it is settled, whatever has come back since. Where no limit is there to
+ * correct, as with semaphores alone, LIMITER_OK with no effect. LIMITER_INVALID, with no effect,
+ * for more than 2^48.
  */
 LIMITER_API
 limiter_status limiter_settle(struct limiter_t *limiter,

@@ -105,7 +105,16 @@ impl Run {
         format!("{:#?}\n{}", self.limits, self.seen.join("\n"))
     }
 
+    /// Somebody waits for a time that is booked. What is given back then serves those who wait in memory, and
+    /// those who come later on Redis.
+    fn is_booked(&self) -> bool {
+        self.waits.iter().any(|wait| wait.granted.is_some())
+    }
+
     pub fn change(&mut self, limits: Limits) {
+        if self.is_booked() {
+            return;
+        }
         self.handles.push(self.memory.limiter(NAME, limits.clone()));
         self.used = self.targets.len();
         self.targets.push(target(&limits, self.used as u64 + 1));
@@ -396,7 +405,13 @@ impl Run {
         if self.waits.is_empty() {
             return;
         }
-        let wait = self.waits.remove(which % self.waits.len());
+        let mut which = which % self.waits.len();
+        if self.waits[which].granted.is_some() {
+            // The newest of them.
+            let newest = self.waits.iter().rposition(|wait| wait.granted.is_some());
+            which = newest.expect("this one, or another");
+        }
+        let wait = self.waits.remove(which);
         assert_eq!(self.memory.cancel(wait.op, false), Status::Ok);
         let found = self.ask(|batch| batch.cancel(wait.id, None));
         let expected = match wait.granted {
@@ -449,7 +464,7 @@ impl Run {
         let i = which % self.permits.len();
         let permit = self.permits[i].clone();
         // A key that nothing is held of may be forgotten, and take what is settled later anew.
-        if permit.settled || !weights_held(&self.limits, &permit.weights) {
+        if permit.settled || self.is_booked() || !weights_held(&self.limits, &permit.weights) {
             return;
         }
         self.permits[i].settled = true;
@@ -460,7 +475,7 @@ impl Run {
     }
 
     pub fn penalize(&mut self, span: Span) {
-        if self.waits.iter().any(|wait| wait.granted.is_some()) {
+        if self.is_booked() {
             return;
         }
         self.memory.penalize(self.named(), KEY, span);
@@ -469,7 +484,7 @@ impl Run {
     }
 
     pub fn reset(&mut self) {
-        if self.waits.iter().any(|wait| wait.granted.is_some()) {
+        if self.is_booked() {
             return;
         }
         self.memory.reset(self.named(), KEY);
