@@ -37,6 +37,7 @@ pub struct Run {
     pub made: Vec<Both>,
     seen: Vec<String>,
     reset: bool,
+    upward: bool,
     pub latest: u64,
     pub decisions: u64,
 }
@@ -55,6 +56,7 @@ const NAME: &[u8] = b"n";
 
 impl Run {
     pub fn new(mut random: Random, kinds: &[u64]) -> Run {
+        let upward = random.below(2) == 0;
         let specs: Vec<Spec> = kinds.iter().map(|k| Spec::draw(&mut random, *k)).collect();
         let limits = specs.iter().map(Spec::limit).collect();
         let limits = Limits::new(limits, 0).unwrap();
@@ -89,6 +91,7 @@ impl Run {
             made: vec![],
             seen: vec![],
             reset: false,
+            upward,
             latest: 0,
             decisions: 0,
         }
@@ -100,7 +103,7 @@ impl Run {
     }
 
     /// The memory's time, with what is due done.
-    fn memory_now(&mut self) -> u64 {
+    pub fn memory_now(&mut self) -> u64 {
         assert_eq!(self.memory.clock_set(Time(self.raw)), Ended::Ok);
         let now = self.memory.clock_now().0;
         self.by_memory.expire(now);
@@ -108,7 +111,7 @@ impl Run {
     }
 
     /// What time it is to the script.
-    fn script_now(&self) -> u64 {
+    pub fn script_now(&self) -> u64 {
         let mut clock = self.clock;
         clock.observe(Time(self.raw)).0
     }
@@ -345,6 +348,17 @@ impl Run {
         let Some(n) = self.one_of(fits) else {
             return;
         };
+        // A pacer that was settled upward, and whose newest charge then goes down, keeps of it what depends on
+        // how long the key was idle: so a run goes one way only.
+        let mut pacers = self
+            .specs
+            .iter()
+            .enumerate()
+            .filter(|(_, spec)| spec.kind == 2);
+        let weights = self.by_script.taken(self.made[n].script.0);
+        if pacers.any(|(i, _)| (actual > weights[i]) != self.upward) {
+            return;
+        }
         self.seen
             .push(format!("{}: settle {n} to {actual}", self.raw));
         let both = &mut self.made[n];

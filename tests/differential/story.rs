@@ -20,12 +20,10 @@ impl Run {
         };
         self.raw = (self.raw + step).min(1 << 51);
         // Both may have forgotten a bucket that starts empty, or not yet: so they are told to.
-        let forgotten = [self.by_memory.forgotten_at(), self.by_script.forgotten_at()];
-        if forgotten
-            .iter()
-            .flatten()
-            .any(|at| *at <= self.raw + 60 * SECOND)
-        {
+        let here = self.by_memory.forgotten_at();
+        let there = self.by_script.forgotten_at();
+        let over = here.is_some_and(|at| at <= self.memory_now());
+        if over || there.is_some_and(|at| at <= self.script_now()) {
             self.whole(None);
         }
     }
@@ -61,7 +59,7 @@ impl Run {
             0..=2 => self.peek(&asked),
             3 | 4 => {
                 let actual = one.weight(&mut self.random);
-                self.settle(actual.min(1 << 44));
+                self.settle(actual.min(1 << 40));
             }
             5 | 6 if self.holds => {
                 let renew = (self.random.below(2) == 0).then_some(lease);
