@@ -348,6 +348,13 @@ impl Model {
         if self.bookings[number].at <= now {
             return Status::Stale;
         }
+        if self.ahead.last() != Some(&number) {
+            // Of those that were ended before, what is due by now has passed for good.
+            for other in &self.ahead {
+                let other = &mut self.bookings[*other];
+                other.cancelled &= other.at > now;
+            }
+        }
         self.bookings[number].cancelled = true;
         while let Some(newest) = self.ahead.last() {
             let newest = &mut self.bookings[*newest];
