@@ -18,8 +18,10 @@
 -- Any of the four keys may get lost. Their sizes must agree with the key's text, else all begins anew in
 -- another era: who still holds has one lease to say so, and until then nobody else is admitted.
 
--- Most that one call ends, and most that it grants to others.
+-- Most that one call grants to others, and most permits that it looks at for a hint.
 local MOST = 64
+-- So many times that much one call ends. Whoever waits is told to ask again at once if there is more.
+local ROUNDS = 16
 -- A clock that stepped back by more than a day may repeat fencing numbers.
 local DAY = 86400000000
 
@@ -47,7 +49,7 @@ function holders_of.begin(limits, key, known, now, answer, next_arg, next_weight
   local life, channel, known_era = tonumber(ARGV[7]), ARGV[8], ARGV[9]
   local call = redis.call
   local people = key.people or {0, 0, 0, 0, 0, 0, 0, 0, 0}
-  local notes, unheard, begun, changed = {}, {}, {}, false
+  local notes, unheard, begun, changed, unswept = {}, {}, {}, false, false
   local semaphore
   for i, limit in ipairs(limits) do
     if limit.holds then semaphore = semaphore or i end
@@ -187,9 +189,10 @@ function holders_of.begin(limits, key, known, now, answer, next_arg, next_weight
     end
   end
 
-  local function sweep()
-    if people[ENDS] == 0 then return end
-    for _, member in ipairs(call('ZRANGEBYSCORE', E, '-inf', show(now), 'LIMIT', 0, MOST)) do
+  -- Answers whether there may be more.
+  local function end_some()
+    local over = call('ZRANGEBYSCORE', E, '-inf', show(now), 'LIMIT', 0, MOST)
+    for _, member in ipairs(over) do
       local letter, id = sub(member, 1, 1), sub(member, 2)
       if letter == 'h' then
         drop_holder(id, who(id))
@@ -200,6 +203,15 @@ function holders_of.begin(limits, key, known, now, answer, next_arg, next_weight
         people[DEAD], changed = people[DEAD] - 1, true
       end
     end
+    return #over == MOST
+  end
+
+  local function sweep()
+    if people[ENDS] == 0 then return end
+    for _ = 1, ROUNDS do
+      if not end_some() then return end
+    end
+    unswept = true
   end
 
   -- The ends of the permits that end first, and their ids: MOST of them, if not too many waits and ids
@@ -232,7 +244,7 @@ function holders_of.begin(limits, key, known, now, answer, next_arg, next_weight
 
   -- Until so much that is held has ended that it would pass, and all else lets it; of more than MOST permits
   -- not before the last of those has.
-  local function release_hint(weights)
+  local function release_hint_anew(weights)
     if now < people[GRACE] then return max(people[GRACE], soonest(weights)) - now end
     local used, ends = {}, first_ends()
     local hint = ends[MOST] and ends[MOST][1] - now or people[LONGEST]
@@ -255,6 +267,15 @@ function holders_of.begin(limits, key, known, now, answer, next_arg, next_weight
       if limit.holds then key.states[i][1] = used[i] end
     end
     return max(1, hint, soonest(weights) - now)
+  end
+
+  -- Of equal calls one is enough, as long as nothing changes.
+  local hints = {}
+  local function release_hint(weights)
+    if changed then return release_hint_anew(weights) end
+    local text = spaced(weights)
+    hints[text] = hints[text] or release_hint_anew(weights)
+    return hints[text]
   end
 
   local function refuse(outcome, index, at, weights)
@@ -282,7 +303,7 @@ function holders_of.begin(limits, key, known, now, answer, next_arg, next_weight
 
   local function queued(id)
     ends('w' .. id, now + life)
-    return answer('Q', nil, 0, now, 0, call('ZRANK', Q, id))
+    return answer('Q', nil, unswept and 1 or 0, now, 0, call('ZRANK', Q, id))
   end
 
   function ops.A()

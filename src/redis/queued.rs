@@ -268,13 +268,16 @@ impl Scene<'_> {
         if line.queued.first().is_none_or(|first| *first >= serial) {
             line.ahead = answer.position.min(AHEAD);
         }
+        let more = answer.retry_after > Span::ZERO;
         self.hold_mut(serial).heard = Some(answer);
         let wait = self.shard.waits.get_mut(&serial).expect("it waits");
         if matches!(wait.stage, Stage::Asked) {
             self.queue(serial);
         }
         let id = self.hold_of(serial).id;
-        if self.hold_of(serial).noted && !self.shard.open.under_way(id) {
+        // There is more to be ended than one call does, and this may be granted then.
+        let at_once = self.hold_of(serial).noted || more;
+        if at_once && !self.shard.open.under_way(id) {
             self.ask_again(serial);
         }
     }

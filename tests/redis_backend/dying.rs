@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use limiter::decision::Status;
+use limiter::limit::time::Span;
 use limiter::op::Request;
 use nix::sys::signal::Signal;
 
@@ -11,6 +12,7 @@ use crate::kit::*;
 use crate::load::Stop;
 use crate::support::cluster::TestCluster;
 use crate::support::process::Process;
+use crate::support::proxy::{Mode, Proxy};
 use crate::support::server::Server;
 use crate::support::{eventually, ms, secs};
 
@@ -222,4 +224,66 @@ fn b_071_nor_in_a_cluster() {
         let server = &cluster.nodes[owner];
         Trial { url, server, name }
     });
+}
+
+/// What many permits held is there within a lease too: nobody has to come back again and again until all of them
+/// are counted out.
+#[test]
+fn thousands_of_permits_that_end_are_given_to_others_by_a_few_calls() {
+    let server = Server::start();
+    let proxy = Proxy::before(server.port);
+    let (many, one) = (open(&proxy.url()), open(&server.url()));
+    let count = 3000;
+    let limits = [leased(count, 4000)];
+    let (here, there) = (
+        limiter(&many, "many", &limits),
+        limiter(&one, "many", &limits),
+    );
+    let unrenewed = Request {
+        renew: false,
+        ..Request::TRY
+    };
+    let requests = vec![unrenewed; count as usize];
+    let granted = here.try_many(&requests).unwrap();
+    assert!(granted.iter().all(|one| one.status == Status::Ok));
+    let calls = || {
+        let line = server.info("commandstats", "cmdstat_evalsha");
+        let calls = line
+            .split(',')
+            .next()
+            .and_then(|s| s.strip_prefix("calls="));
+        calls.map_or(0, |calls| calls.parse::<u64>().unwrap())
+    };
+    // Nothing more is heard of their holder.
+    proxy.set(Mode::BlackHole);
+    let deadline = Instant::now() + secs(30);
+    while server.ask::<i64>(&[
+        "ZCOUNT",
+        "{limiter:S:many:}:e",
+        "-inf",
+        &server_now(&server),
+    ]) < count as i64
+    {
+        assert!(Instant::now() < deadline, "they end");
+        std::thread::sleep(ms(20));
+    }
+    let before = calls();
+    let all = Request {
+        wait: Some(Span::secs(60)),
+        ..weigh(count)
+    };
+    let granted = acquire(&there, &all);
+    assert_eq!(granted.status, Status::Ok);
+    let calls = calls() - before;
+    println!(
+        "figure: {count} permits ended by {calls} calls, after {} us",
+        granted.waited_us
+    );
+    assert!(calls < 20, "{calls}");
+}
+
+/// The server's time, in microseconds.
+fn server_now(server: &Server) -> String {
+    let time: (u64, u64) = server.ask(&["TIME"]);
+    (time.0 * 1_000_000 + time.1).to_string()
 }

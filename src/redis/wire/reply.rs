@@ -30,7 +30,7 @@ pub struct Answer {
     pub index: Option<usize>,
     /// Of that limit, else of the tightest.
     pub figures: Figures,
-    /// Granted: until it begins. Denied: until it might pass.
+    /// Granted: until it begins. Denied: until it might pass. Queued: until it may be asked for again.
     pub retry_after: Span,
     /// Grows with every grant of a semaphore.
     pub fence: u64,
