@@ -2,7 +2,7 @@
 //! in trouble, by one task, never by callers.
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, MutexGuard, OnceLock};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use redis::Value;
@@ -11,7 +11,7 @@ use tokio::task::AbortHandle;
 use tokio::time::timeout_at;
 
 use crate::config::Level;
-use crate::sync::Mutex;
+use crate::sync::{Mutex, MutexGuard};
 
 use super::dial::{Kind, Refusal};
 use super::endpoint::Addr;

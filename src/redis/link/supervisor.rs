@@ -190,7 +190,7 @@ impl Supervisor {
         }
     }
 
-    pub fn breaker(&self) -> std::sync::MutexGuard<'_, Breaker> {
+    pub fn breaker(&self) -> crate::sync::MutexGuard<'_, Breaker> {
         self.core.breaker.lock()
     }
 
@@ -442,7 +442,7 @@ impl Live {
     }
 
     /// What is pushed on it, unless somebody has that already. `None`: it does not hear.
-    pub fn pushes(&self) -> Option<std::sync::MutexGuard<'_, Option<Pushes>>> {
+    pub fn pushes(&self) -> Option<crate::sync::MutexGuard<'_, Option<Pushes>>> {
         let pushes = self.pushes.as_ref()?;
         Some(pushes.lock())
     }
