@@ -1,8 +1,9 @@
 -- Several limits together: src/limit/decide.rs, ahead.rs and key.rs, in Lua.
 -- A limit: {kind, rule, text, per_call, holds}.
--- A key: {states = one for each limit, booked, blocked, seq, epoch, epoch_until, parked}.
+-- A key: {states = one for each limit, booked, blocked, seq, epoch, epoch_until, parked, owed}.
 -- A booking: {at, seq, epoch, previous, charges}; of a limit that nothing was charged, false.
 local MAX_PARKED = 128
+local MAX_OWED = 64
 
 -- The kinds, by their letter; each kind that the limiter needs is added after this file.
 local kinds = {}
@@ -36,7 +37,7 @@ end
 local function fresh_key(limits, now)
   return {
     states = fresh_states(limits, now), booked = 0, blocked = 0, seq = 0, epoch = epoch_of(limits, 0),
-    epoch_until = 0, parked = {}, seen = now, skew = 0, version = 0, opened = 0, params = '', from = false,
+    epoch_until = 0, told = 0, parked = {}, owed = {}, seen = now, skew = 0, version = 0, opened = 0, params = '', from = false,
     stepped = false, people = nil, era = nil,
   }
 end
@@ -148,6 +149,22 @@ local function cancel_rates(limits, key, now, booking)
   end
 end
 
+-- Takes a booking back, to be booked again, if none was made after it: what is behind another one could only
+-- come behind it.
+local function lift(limits, key, now, booking)
+  if booking.at <= now or booking.seq == 0 or booking.seq ~= key.seq or booking.at ~= key.booked
+    or booking.epoch ~= key.epoch then return false end
+  cancel_rates(limits, key, now, booking)
+  return true
+end
+
+-- As `decide`, for what was taken back from a time: it does not come later, but for a penalty.
+local function decide_again(limits, key, now, was, weights)
+  local outcome, index, at = decide(limits, key, now, weights, false)
+  if key.blocked <= was and (outcome == 'never' or at > was) then return 'later', index, was end
+  return outcome, index, at
+end
+
 -- The key was reset since, under the same rules.
 local function is_reset(key, booking)
   return booking.epoch ~= key.epoch and floor(booking.epoch / EPOCHS) == floor(key.epoch / EPOCHS)
@@ -169,6 +186,38 @@ local function settle(limits, key, now, booking, actual)
   end
 end
 
+-- Settled at less while there are bookings ahead, a charge gives back no more than those do not count on. The
+-- rest it does when they are taken back.
+local function still_owes(limits, now, one)
+  for i, limit in ipairs(limits) do
+    local charge = one.booking.charges[i]
+    if charge and not limit.per_call and limit.kind.owes and limit.kind.owes(limit.rule, charge, one.actual, now)
+    then return true end
+  end
+  return false
+end
+
+local function owe(limits, key, now, booking, actual)
+  local one = {booking = booking, actual = actual}
+  if key.booked <= now or not still_owes(limits, now, one) then return end
+  if #key.owed == MAX_OWED then table.remove(key.owed, 1) end
+  key.owed[#key.owed + 1] = one
+end
+
+local function repay(limits, key, now)
+  local base, kept = base_of(key, now), {}
+  for _, one in ipairs(key.owed) do
+    for i, limit in ipairs(limits) do
+      local charge = one.booking.charges[i]
+      if charge and not limit.per_call and limit.kind.owes then
+        limit.kind.lower(limit.rule, key.states[i], base, charge, one.actual)
+      end
+    end
+    if still_owes(limits, now, one) then kept[#kept + 1] = one end
+  end
+  key.owed = kept
+end
+
 local function penalize(key, now, till)
   till = min(till, now + MAX_AHEAD)
   if till > now then key.blocked = max(key.blocked, till) end
@@ -177,7 +226,7 @@ end
 local function next_epoch(limits, key, needed)
   key.epoch = epoch_of(limits, fmod(key.epoch, EPOCHS) + 1)
   key.epoch_until = max(key.epoch_until, needed)
-  key.parked = {}
+  key.parked, key.owed = {}, {}
 end
 
 local function rates_fresh_at(limits, key)

@@ -11,6 +11,7 @@
 --   R id dead                 release; dead > 0 keeps the id out for so long
 --   C id dead                 end a wait, or return the grant that came before
 --   N id lease era weights    renew
+--   V id                      take back what it has booked of rates, see main.lua
 -- A grant out of the queue is a claim: it is over soon unless its process asks for it again, and sooner if
 -- nobody hears of it: then the process is gone, or asks for its waits before they end. A confirmed
 -- holder has an allowance on top of its lease, for a server's clock that steps forward.
@@ -24,6 +25,9 @@ local MOST = 64
 local ROUNDS = 16
 -- A clock that stepped back by more than a day may repeat fencing numbers.
 local DAY = 86400000000
+-- What nobody holds any more is forgotten so much later: of a clock that then steps back by less, fencing
+-- numbers grow all the same.
+local STEP = 30000000
 
 -- key.people: how many hold, wait and are kept out; the last fencing number and ticket; the end of the
 -- grace; the longest lease; by when all ends; until when the keys are kept.
@@ -43,13 +47,13 @@ function holders_of.sound()
   return true
 end
 
-function holders_of.begin(limits, key, known, now, answer, next_arg, next_weights, ops)
+function holders_of.begin(limits, key, known, now, answer, next_arg, next_weights, ops, tell_sooner)
   local E, Q, I = KEYS[2], KEYS[3], KEYS[4]
   local lease, claim, allowance = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
   local life, channel, known_era = tonumber(ARGV[7]), ARGV[8], ARGV[9]
   local call = redis.call
   local people = key.people or {0, 0, 0, 0, 0, 0, 0, 0, 0}
-  local notes, unheard, begun, changed, unswept = {}, {}, {}, false, false
+  local notes, unheard, told, begun, changed, unswept = {}, {}, {}, {}, false, false
   local semaphore
   for i, limit in ipairs(limits) do
     if limit.holds then semaphore = semaphore or i end
@@ -293,11 +297,13 @@ function holders_of.begin(limits, key, known, now, answer, next_arg, next_weight
     return outcome, index, at
   end
 
-  local function granted(id, one, span)
+  -- Its end comes no earlier than it was: a copy of an older request may come after the one that its holder
+  -- believes in, and of a shorter lease the answer may get lost. Who asked for less lets go by itself.
+  local function granted(id, one, span, till)
     local booking = parse_booking(one.booking, limits)
     local at = booking and booking.at or now
-    ends('h' .. id, max(now, at) + span + allowance)
-    unheard[id] = nil
+    ends('h' .. id, max(till, max(now, at) + span + allowance))
+    unheard[id], told[id] = nil, true
     return answer('O', nil, max(0, at - now), at, one.fence, 0, one.booking)
   end
 
@@ -312,26 +318,27 @@ function holders_of.begin(limits, key, known, now, answer, next_arg, next_weight
     if nothing then return answer('O', nil, 0) end
     if span > people[LONGEST] then people[LONGEST] = span end
     if score('d', id) then return answer('X', nil, 0) end
-    if score('h', id) then return granted(id, who(id), span) end
+    local till = score('h', id)
+    if till then return granted(id, who(id), span, tonumber(till)) end
     local outcome, index, at = verdict_last(weights)
     if score('w', id) then
       if outcome ~= 'never' then return queued(id) end
       drop_waiter(id)
       pump()
     end
-    local till = wait < 0 and math.huge or now + wait
-    if outcome == 'admit' or (outcome == 'later' and at <= till) then
+    local latest = wait < 0 and math.huge or now + wait
+    if outcome == 'admit' or (outcome == 'later' and at <= latest) then
       local booking = commit(limits, key, now, at, weights)
       local text = hold(id, weights, channel, booking, span + allowance)
       return answer('O', nil, at - now, at, people[FENCE], 0, text)
     end
-    if outcome ~= 'release' or wait == 0 or soonest(weights) > till then
+    if outcome ~= 'release' or wait == 0 or soonest(weights) > latest then
       return refuse(outcome, index, at, weights)
     end
     people[TICKET] = people[TICKET] + 1
     if people[QUEUED] == 0 then begun[3] = true end
     call('ZADD', Q, show(people[TICKET]), id)
-    remember(id, asked, 0, channel, wait < 0 and 0 or till, '')
+    remember(id, asked, 0, channel, wait < 0 and 0 or latest, '')
     local reply = queued(id)
     people[QUEUED] = people[QUEUED] + 1
     return reply
@@ -372,9 +379,47 @@ function holders_of.begin(limits, key, known, now, answer, next_arg, next_weight
     local booking = parse_booking(one.booking, limits)
     if booking and booking.seq > 0 and booking.at > now then
       cancel_rates(limits, key, now, booking)
+      tell_sooner()
     end
     pump()
     return answer('R', nil, 0)
+  end
+
+  -- What was taken back to be booked again: who holds it, and what it was.
+  local lifted = {}
+
+  function ops.V()
+    local id = next_arg()
+    local one = score('h', id) and who(id)
+    local booking = one and parse_booking(one.booking, limits)
+    local done = booking ~= nil and booking ~= false and lift(limits, key, now, booking)
+    lifted[#lifted + 1] = done and {id, one, booking}
+    changed = changed or done
+    return answer(done and 'O' or 'S', nil, 0)
+  end
+
+  -- Of the semaphores it holds its part all the while.
+  function ops.W()
+    local it, wait = lifted[next_arg() + 0], tonumber(next_arg())
+    local weights = next_weights()
+    if not it then return answer('S', nil, 0) end
+    if #key.owed > 0 then repay(limits, key, now) end
+    local id, one, was = unpack(it)
+    local rates = {}
+    for i, limit in ipairs(limits) do rates[i] = limit.holds and 0 or weights[i] end
+    local outcome, index, at = decide_again(limits, key, now, was.at, rates)
+    if outcome == 'never' or outcome == 'far' or (wait >= 0 and at > max(was.at, now + wait)) then
+      drop_holder(id, one)
+      pump()
+      return refuse(outcome, index, at, weights)
+    end
+    local booking = commit(limits, key, now, at, rates)
+    for i, limit in ipairs(limits) do
+      if limit.holds then booking.charges[i] = was.charges[i] end
+    end
+    local text = booking_text(booking)
+    remember(id, one.weights, one.fence, one.channel, 0, text)
+    return answer('O', nil, at - now, at, one.fence, 0, text)
   end
 
   local function fits(weights)
@@ -388,7 +433,8 @@ function holders_of.begin(limits, key, known, now, answer, next_arg, next_weight
     local id, span, era = next_arg(), tonumber(next_arg()), next_arg()
     local weights = next_weights()
     if span > people[LONGEST] then people[LONGEST] = span end
-    if score('h', id) then return granted(id, who(id), span) end
+    local till = score('h', id)
+    if till then return granted(id, who(id), span, tonumber(till)) end
     if era == key.era or score('d', id) or not (now < people[GRACE] or fits(weights)) then
       return answer('S', nil, 0)
     end
@@ -437,11 +483,16 @@ function holders_of.begin(limits, key, known, now, answer, next_arg, next_weight
     end
     -- Whoever may not publish is no reason to stop half way: the heartbeat makes it good.
     for _, note in ipairs(notes) do
-      local heard, till = redis.pcall('PUBLISH', note[1], note[2]), unheard[note[3]]
-      local claimed = heard == 0 and till and ARGV[11] == '1' and score('h', note[3])
-      if claimed then call('ZADD', E, show(min(tonumber(till), tonumber(claimed))), 'h' .. note[3]) end
+      local id = note[3]
+      -- This call's answer tells it already.
+      if not told[id] then
+        local heard, till = redis.pcall('PUBLISH', note[1], note[2]), unheard[id]
+        local claimed = heard == 0 and till and ARGV[11] == '1' and score('h', id)
+        if claimed then call('ZADD', E, show(min(tonumber(till), tonumber(claimed))), 'h' .. id) end
+      end
     end
-    local till = max(people[GRACE], people[FENCE] + 1 + min(key.skew, DAY))
+    local till = people[GRACE]
+    if people[FENCE] > 0 then till = max(till, people[FENCE] + STEP + min(key.skew, DAY)) end
     -- The text outlives the rest: what is left alone looks like a loss.
     if people[KEPT] > 0 then till = max(till, people[KEPT] + 1000000) end
     return till, changed

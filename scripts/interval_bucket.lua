@@ -86,6 +86,11 @@ local function lower(p, s, base, c, actual)
   c[7], c[8] = s[3], s[4]
 end
 
+-- More could be given back than was.
+local function owes(p, c, actual)
+  return c[5] > 0 and c[2] > actual
+end
+
 local function raise(p, s, base, c, actual, now)
   s[1], s[2] = interval_advance(p, s, now)
   local periods = floor(MAX_DEBT / p.period)
@@ -105,6 +110,6 @@ end
 
 kinds.I = {
   takes = 4, size = 5, charge_size = 8, text = text, parse = parse, limit = limit, fresh = fresh,
-  fresh_at = fresh_at, wait = wait, charge = charge, undo = undo, figures = figures, lower = lower,
+  fresh_at = fresh_at, wait = wait, charge = charge, undo = undo, figures = figures, lower = lower, owes = owes,
   raise = raise, reconfigure = reconfigure,
 }

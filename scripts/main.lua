@@ -9,10 +9,15 @@
 --   P wait weights         book a time at most so far ahead; wait < 0 is without limit
 --   U booking              give back a booking that is not due
 --   K weights              look
+--   V booking              take it back, if none was made after it; before all other operations, under the
+--                          limits that it was made under
+--   W n wait weights       book again what the n-th V took back: at the latest when it was, unless there is a
+--                          penalty since
+--   L                      look: until when nothing is admitted
 --   S booking actual       settle
 --   X                      make as new
 --   Z span                 admit nothing for so long
--- with a semaphore not T, B, P and U, but A, R, C and N, see holders.lua.
+-- with a semaphore not T, B, P and U, but A, R, C and N, see holders.lua, and V names an id.
 -- Reply: {server's time, the key's time, era, answer, ...}, an answer being
 --   "letter index limit remaining retry_after reset_after fence position at|booking",
 -- or {server's time} if that is past not_after; or that of fast.lua.
@@ -62,10 +67,33 @@ if now < key.seen then
 end
 key.seen = now
 
+local function next_arg()
+  arg = arg + 1
+  return ARGV[arg - 1]
+end
+
+-- What was taken back to be booked again, in order: its time, or false.
+local lifted = {}
+
+local function lift_next(limits)
+  local booking = parse_booking(next_arg(), limits)
+  local done = booking ~= nil and lift(limits, key, now, booking)
+  lifted[#lifted + 1] = done and booking.at
+  dirty = dirty or done
+  return done
+end
+
 -- Of limits with other numbers those decide that have the higher version, or were opened later: whoever
 -- lost once never wins again, so that nobody can mint anything by taking turns.
 if version > key.version or (key.from and version == key.version and opened > key.opened) then
-  if key.from then reconfigure(limits, key.from, key, now) end
+  if key.from then
+    while not holders_of and ARGV[arg] == 'V' do
+      arg = arg + 1
+      lift_next(key.from)
+    end
+    repay(key.from, key, now)
+    reconfigure(limits, key.from, key, now)
+  end
   key.params, key.version, key.opened, dirty = params, version, opened, true
 elseif key.from then
   limits = key.from
@@ -81,11 +109,6 @@ local function answer(letter, index, retry, at, fence, position, booking)
     fence or 0, position or 0, at and at ~= now and show(at) or shown_now, booking or '')
 end
 
-local function next_arg()
-  arg = arg + 1
-  return ARGV[arg - 1]
-end
-
 local seen_weights = {}
 
 -- What each limit is asked for; whether that is nothing at all; and as it was asked. Not to be changed.
@@ -99,6 +122,22 @@ local function next_weights()
     seen_weights[text] = seen
   end
   return seen[1], seen[2], seen[3]
+end
+
+-- To all clients of the prefix, about this key. The channel is named by src/redis/keys.rs, after the prefix in
+-- the key's name. If it may not be published, they hear nothing.
+local function tell_all(note)
+  local prefix = match(KEYS[1], '^{(.*):[^:]*:[^:]*:[^:]*}:s$') or ''
+  prefix = string.gsub(string.gsub(prefix, ':', '%%3a'), ';', '%%3b')
+  redis.pcall('PUBLISH', prefix .. ':notes:penalties', note .. ' ' .. redis.sha1hex(KEYS[1]))
+end
+
+-- Something came back: who waits for a booked time may start earlier. Not told too often.
+local function tell_sooner()
+  if key.booked > now and now >= key.told + 100000 then
+    key.told = now
+    tell_all('W')
+  end
 end
 
 local function refuse(outcome, index, at)
@@ -119,9 +158,10 @@ end
 
 local ops, reply = {}, {'', '', ''}
 local holders = nil
+for _, done in ipairs(lifted) do reply[#reply + 1] = answer(done and 'O' or 'S', nil, 0) end
 
 if holders_of then
-  holders = holders_of.begin(limits, key, known, now, answer, next_arg, next_weights, ops)
+  holders = holders_of.begin(limits, key, known, now, answer, next_arg, next_weights, ops, tell_sooner)
 else
   function ops.T()
     local weights, nothing = next_weights()
@@ -152,8 +192,26 @@ else
     local booking = parse_booking(next_arg(), limits)
     if not booking or booking.seq == 0 or booking.at <= now then return answer('S', nil, 0) end
     cancel_rates(limits, key, now, booking)
+    tell_sooner()
     dirty = true
     return answer('O', nil, 0)
+  end
+
+  function ops.V()
+    return answer(lift_next(limits) and 'O' or 'S', nil, 0)
+  end
+
+  function ops.W()
+    local was, wait = lifted[next_arg() + 0], next_arg() + 0
+    local weights = next_weights()
+    if not was then return answer('S', nil, 0) end
+    if #key.owed > 0 then repay(limits, key, now) end
+    local outcome, index, at = decide_again(limits, key, now, was, weights)
+    if outcome == 'never' or outcome == 'far' or (wait >= 0 and at > max(was, now + wait)) then
+      return refuse(outcome, index, at)
+    end
+    local booking = commit(limits, key, now, at, weights)
+    return answer('O', nil, at - now, at, 0, 0, booking_text(booking))
   end
 
   function ops.K()
@@ -167,7 +225,13 @@ end
 function ops.S()
   local booking, actual = parse_booking(next_arg(), limits), next_arg() + 0
   if not booking or is_reset(key, booking) then return answer('S', nil, 0) end
+  local less = false
+  for _, charge in ipairs(booking.charges) do less = less or (charge and charge[1] > actual) end
   settle(limits, key, now, booking, actual)
+  if less then
+    owe(limits, key, now, booking, actual)
+    tell_sooner()
+  end
   dirty = true
   return answer('O', nil, 0, now, 0, 0, booking_text(booking))
 end
@@ -179,20 +243,21 @@ function ops.X()
   return answer('O', nil, 0)
 end
 
--- Who has booked a time before the penalty's end hears of it. The channel is named by src/redis/keys.rs, after
--- the prefix in the key's name. If it may not be published, the others hear nothing.
+function ops.L()
+  return answer('O', nil, 0, key.blocked)
+end
+
+-- Who has booked a time before the penalty's end hears of it.
 function ops.Z()
   penalize(key, now, now + next_arg())
   dirty = true
-  local prefix = match(KEYS[1], '^{(.*):[^:]*:[^:]*:[^:]*}:s$') or ''
-  prefix = string.gsub(string.gsub(prefix, ':', '%%3a'), ';', '%%3b')
-  redis.pcall('PUBLISH', prefix .. ':notes:penalties', 'P ' .. show(key.blocked) .. ' ' .. redis.sha1hex(KEYS[1]))
+  tell_all('P ' .. show(key.blocked))
   return answer('O', nil, 0, key.blocked)
 end
 
 while ARGV[arg] do
   local letter = next_arg()
-  used = used or letter ~= 'K'
+  used = used or (letter ~= 'K' and letter ~= 'L')
   local text = ops[letter]()
   reply[#reply + 1] = text
 end

@@ -70,6 +70,16 @@ local function parse_parked(text, limits)
   return parked
 end
 
+local function parse_owed(text, limits)
+  local owed = {}
+  for actual, one in gmatch(text, '(%d+)~([^,]+)') do
+    local booking = parse_booking(one, limits)
+    if not booking then return nil end
+    owed[#owed + 1] = {booking = booking, actual = actual + 0}
+  end
+  return owed
+end
+
 -- nil when the text is none of ours. Its own limits are under `from` if they are others than these, whose
 -- text and version are `mine`.
 local function parse_key(text, limits, mine)
@@ -77,8 +87,8 @@ local function parse_key(text, limits, mine)
   if not from then return nil end
   local version, params = match(mine, '^(%d+);(.*)$')
   local key = {
-    states = {}, booked = 0, blocked = 0, seq = 0, epoch = epoch + 0, epoch_until = 0, parked = {}, seen = 0,
-    skew = 0, version = 0, opened = opened + 0, params = params, from = false, stepped = false, people = nil,
+    states = {}, booked = 0, blocked = 0, seq = 0, epoch = epoch + 0, epoch_until = 0, told = 0,
+    parked = {}, owed = {}, seen = 0, skew = 0, version = 0, opened = opened + 0, params = params, from = false, stepped = false, people = nil,
     era = nil,
   }
   if sub(text, from, from + #mine) == mine .. ';' then
@@ -102,25 +112,32 @@ local function parse_key(text, limits, mine)
     key.states[i] = state
   end
   if #parts == count + 1 and not holders_of then return key end
-  if #parts ~= count + (holders_of and 5 or 3) then return nil end
-  local more = checked(parts[count + 2], 5)
-  key.parked = parse_parked(parts[count + 3], limits)
-  if not more or not key.parked then return nil end
-  key.skew, key.booked, key.blocked, key.seq, key.epoch_until = unpack(more)
+  if #parts ~= count + (holders_of and 6 or 4) then return nil end
+  local more = checked(parts[count + 2], 6)
+  -- Both are of the limits that they were made under.
+  key.parked = parse_parked(parts[count + 3], key.from or limits)
+  key.owed = parse_owed(parts[count + 4], key.from or limits)
+  if not more or not key.parked or not key.owed then return nil end
+  key.skew, key.booked, key.blocked, key.seq, key.epoch_until, key.told = unpack(more)
   if holders_of then
-    key.people, key.era = checked(parts[count + 4], 9), parts[count + 5]
+    key.people, key.era = checked(parts[count + 5], 9), parts[count + 6]
     if not key.people or #key.era ~= 16 or find(key.era, '%X') then return nil end
   end
   return key
 end
 
 local function key_text(key, limits, kept)
-  local text, parked = '', ''
+  local text, parked, owed = '', '', ''
   for i, state in ipairs(key.states) do text = text .. ';' .. (limits[i].kind.text or spaced)(state) end
   for i, booking in ipairs(key.parked) do parked = parked .. (i > 1 and ',' or '') .. booking_text(booking) end
+  for _, one in ipairs(key.booked > key.seen and key.owed or {}) do
+    if still_owes(limits, key.seen, one) then
+      owed = owed .. (owed ~= '' and ',' or '') .. show(one.actual) .. '~' .. booking_text(one.booking)
+    end
+  end
   if key.people or key.skew + key.booked + key.blocked + key.seq + key.epoch_until > 0 or parked ~= '' then
-    text = text .. format(';%d %d %d %d %d;%s', key.skew, key.booked, key.blocked, key.seq, key.epoch_until,
-      parked)
+    text = text .. format(';%d %d %d %d %d %d;%s;%s', key.skew, key.booked, key.blocked, key.seq, key.epoch_until,
+      key.told, parked, owed)
   end
   if key.people then text = text .. ';' .. spaced(key.people) .. ';' .. key.era end
   return format('1;%016d %016d %016d;%d;%s;%016d%s', kept, key.opened, key.epoch, key.version, key.params,

@@ -86,6 +86,12 @@ local function lower(p, s, base, c, actual)
   c[8], c[9], c[10] = s[3], s[4], s[5]
 end
 
+-- More could be given back than was.
+local function owes(p, c, actual, now)
+  local aus, arem = cost(actual, p.n, p.p)
+  return c[6] > now and tick_less(aus, arem, c[2], c[3])
+end
+
 -- Settles a charge at more, into debt if need be.
 local function raise(p, s, base, c, actual, now)
   local n = p.n
@@ -121,5 +127,5 @@ end
 kinds.T = {
   takes = 4, size = 6, charge_size = 10, text = text, parse = parse, limit = limit, fresh = fresh,
   fresh_at = fresh_at, wait = wait, charge = charge, undo = undo, figures = figures, lower = lower,
-  raise = raise, reconfigure = reconfigure,
+  raise = raise, owes = owes, reconfigure = reconfigure,
 }

@@ -64,6 +64,10 @@ pub(super) fn alters(op: &Op) -> bool {
         Op::Book { .. }
         | Op::Acquire { .. }
         | Op::Peek(_)
+        | Op::Look
+        | Op::Lift(_)
+        | Op::LiftHeld(_)
+        | Op::Rebook { .. }
         | Op::Release(..)
         | Op::Cancel(..)
         | Op::Renew { .. } => false,

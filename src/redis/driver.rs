@@ -13,6 +13,7 @@ use super::{Named, Penalty, Redis, keys, local};
 use crate::clock::Clock;
 use crate::limit::time::Time;
 use crate::runtime;
+use crate::sync::{Condvar, Mutex};
 
 /// One thread with a runtime of its own, and the link that runs there. Dropping it, and the flights that
 /// are under way, ends the thread.
@@ -28,7 +29,15 @@ pub(super) struct Thread {
     patience: Duration,
     stirred: Arc<Notify>,
     /// Until dropped, the thread goes on.
-    _end: oneshot::Sender<()>,
+    end: Mutex<Option<oneshot::Sender<()>>>,
+    over: Arc<Over>,
+}
+
+/// Whether the thread is over, and all its connections with it.
+#[derive(Default)]
+struct Over {
+    is: Mutex<bool>,
+    changed: Condvar,
 }
 
 impl Driver {
@@ -46,8 +55,13 @@ impl Driver {
         let patience = settings.attempt / 8;
         let link = Link::new(handle.clone(), settings)?;
         let (end, ended) = oneshot::channel::<()>();
+        let over = Arc::<Over>::default();
+        let tells = over.clone();
         runtime::spawn("limiter-redis", move || {
             let _ = runtime.block_on(ended);
+            drop(runtime);
+            *tells.is.lock() = true;
+            tells.changed.notify_all();
         })
         .map_err(system)?;
         let stirred = Arc::new(Notify::new());
@@ -62,7 +76,8 @@ impl Driver {
             redis,
             patience,
             stirred,
-            _end: end,
+            end: Mutex::new(Some(end)),
+            over,
         })))
     }
 }
@@ -89,6 +104,13 @@ impl Carrier for Driver {
                 tokio::time::sleep(pause).await;
             }
         });
+    }
+
+    fn close(&self, longest: Duration) {
+        drop(self.0.end.lock().take());
+        let over = &self.0.over;
+        let is = over.is.lock();
+        drop(over.changed.wait_timeout_while(is, longest, |is| !*is));
     }
 
     fn connects(&self) -> u64 {

@@ -14,6 +14,9 @@ use crate::permit::Numbers;
 use crate::queue::Queue;
 use crate::sync::{Mutex, hand_over};
 
+/// How long a shutdown waits at most for its connections to be closed.
+const CLOSING: Duration = Duration::from_millis(500);
+
 impl Scene<'_> {
     /// Ends a wait that has not been granted; what was booked is given back. An answer that is still
     /// under way will find nobody and be given back then. False: it is over already.
@@ -34,11 +37,13 @@ impl Scene<'_> {
             }
             // If it is not known yet, it will find nobody.
             Stage::Here(op) => self.ended_here.extend(op),
-            Stage::Asked | Stage::Queued | Stage::Last => {}
+            Stage::Asked | Stage::Queued | Stage::Last | Stage::Moving(_) => {}
         }
         if let Some(held) = held {
-            held.map(|held| self.unhold(held));
-            self.give_up_id(serial);
+            match held.map(|held| self.unhold(held)) {
+                Some(held) => self.say_cancel(&key, held.id, held.ends),
+                None => self.give_up_id(serial),
+            }
         }
         decision.waited_us = self.now.since(since).0;
         if silent {
@@ -154,7 +159,10 @@ impl Redis {
         // No call lasts longer than its own deadline; what fails is said once more.
         let longest = self.command_timeout * 2;
         let said = self.all_said(left().map_or(longest, |left| left.min(longest)));
-        self.carrier.lock().take();
+        let carrier = self.carrier.lock().take();
+        if let Some(carrier) = carrier {
+            carrier.close(CLOSING);
+        }
         self.timer.join();
         if self.callbacks.drain(left()) && said {
             Status::Ok

@@ -25,6 +25,8 @@ pub trait Carrier: Send + Sync {
     fn stir(&self);
     /// Says to Redis, as long as that matters, that this process uses a limiter.
     fn count_in(&self, named: Weak<Named>);
+    /// Ends all connections, and waits for that, but no longer than this.
+    fn close(&self, _longest: Duration) {}
     /// Times a connection was made.
     fn connects(&self) -> u64;
 }

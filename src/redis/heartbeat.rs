@@ -74,13 +74,15 @@ impl Scene<'_> {
 
     /// Does what is due, and answers when to come again.
     fn beat(&mut self) -> Option<Time> {
+        // This may grant what is to be renewed then.
+        let booked = self.booked_due();
         let renewal = self.renew_due();
         let look = self.look_due();
         let say = self.say_due();
         self.shard.open.tidy(self.now);
         // What is planned here is in these.
         self.beat_by = Time::MAX;
-        [renewal, look, say].into_iter().flatten().min()
+        [renewal, look, say, booked].into_iter().flatten().min()
     }
 
     fn look_now(&mut self) {

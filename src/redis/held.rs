@@ -4,6 +4,7 @@ use std::sync::Arc;
 use super::flight::Trip;
 use super::lines::{Heard, Slot, Then};
 use super::question::Op;
+use super::rebook::UNKNOWN;
 use super::wire::{Answer, Era, Id, Outcome};
 use super::{Key, Rule, Scene};
 use crate::decision::Status;
@@ -23,8 +24,13 @@ pub(super) struct Held {
     renew: bool,
     /// What the key's state was called when it was granted or renewed.
     era: Era,
-    /// Until then it is believed.
+    /// Until then it is believed: also where it is booked for later, a lease counts from when it was last
+    /// heard of, so that what Redis forgot is believed no longer than that.
     deadline: Time,
+    /// Redis lets go of it by then, if nothing more is said: the lease counts there from the booked time.
+    pub ends: Time,
+    /// It was booked for later, and not renewed since that time came.
+    booked: bool,
     /// When the timer looks at it.
     armed: Time,
     /// When it is renewed next, if nothing is under way.
@@ -53,7 +59,7 @@ impl Scene<'_> {
         let hold = wait.hold.as_ref().expect("it asked for a semaphore");
         let Terms { lease, renew, tell } = hold.terms;
         let lasts = wait.key.named.life().lasts(lease, renew);
-        let deadline = self.counts_from(trip) + lasts + answer.retry_after;
+        let deadline = self.counts_from(trip) + lasts;
         let held = Held {
             key: wait.key.clone(),
             id: hold.id,
@@ -61,6 +67,8 @@ impl Scene<'_> {
             renew,
             era: trip.era.expect("a semaphore has one"),
             deadline,
+            ends: ends(self.now, &wait.key, lease, answer),
+            booked: answer.retry_after > Span::ZERO,
             armed: deadline,
             renew_at: None,
             booking: answer.booking.clone(),
@@ -104,7 +112,11 @@ impl Scene<'_> {
             self.say_release(&held);
             return self.permit(&held.key, held.booking, false);
         }
-        if !held.renew {
+        if held.booked {
+            // Its lease counts from now on.
+            let now = self.now;
+            self.plan_at(permit, now);
+        } else if !held.renew {
             self.unplan(permit);
         }
         self.stats.granted.add(1);
@@ -115,7 +127,7 @@ impl Scene<'_> {
     /// Renews a permit when a third of its lease is over.
     fn plan(&mut self, permit: u64, sent: Time) {
         let held = &self.shard.held[&permit];
-        if held.renew || held.wait.is_some() {
+        if held.goes_on() {
             let early = self.redis.keeps(Rule::RenewsEarly);
             let part = if early {
                 held.lease.0 / 3
@@ -219,8 +231,13 @@ impl Scene<'_> {
 
     /// Gives a permit back to Redis.
     pub fn say_release(&mut self, held: &Held) {
-        let op = Op::Release(held.id, self.dead(held.id));
-        let until = held.deadline.max(self.now) + held.key.named.life().allowance;
+        let dead = self.dead(held.id);
+        let mut until = held.ends.max(self.now);
+        if let Some(dead) = dead {
+            // A renewal that is still under way may prolong it until then.
+            until = until + dead + held.lease;
+        }
+        let op = Op::Release(held.id, dead);
         self.enqueue(&held.key, vec![op], Then::End(until));
     }
 
@@ -302,9 +319,13 @@ impl Scene<'_> {
         };
         match heard.as_ref().map(|answers| &answers[0]) {
             Ok(answer) if answer.outcome == Outcome::Done => {
-                let lasts = held.key.named.life().lasts(lease, held.renew);
-                let lasts = from + lasts + answer.retry_after;
+                let lasts = from + held.key.named.life().lasts(lease, held.renew);
+                held.booked &= held.wait.is_some();
+                held.ends = held.ends.max(ends(now, &held.key, lease, answer));
                 held.era = trip.era.expect("a semaphore has one");
+                if *held.booking == *UNKNOWN {
+                    held.booking = answer.booking.clone();
+                }
                 // Without renewal the caller says how long it lives, which may be shorter than before.
                 held.deadline = match held.renew || held.wait.is_some() {
                     true => held.deadline.max(lasts),
@@ -320,7 +341,7 @@ impl Scene<'_> {
                 self.keep_out(&held);
             }
             Err(_) => {
-                if held.renew || held.wait.is_some() {
+                if held.goes_on() {
                     let pause = AGAIN.min(Span(held.lease.0 / 12));
                     self.plan_at(permit, now + pause);
                 }
@@ -356,7 +377,17 @@ impl Scene<'_> {
     }
 }
 
+/// When Redis lets go of what it has just granted or renewed.
+fn ends(now: Time, key: &Key, lease: Span, answer: &Answer) -> Time {
+    now + lease + key.named.life().allowance + answer.retry_after
+}
+
 impl Held {
+    /// It is renewed in the background.
+    fn goes_on(&self) -> bool {
+        self.renew || self.wait.is_some() || self.booked
+    }
+
     fn renewal(&self, lease: Span) -> Op {
         Op::Renew {
             id: self.id,

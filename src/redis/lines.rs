@@ -10,6 +10,7 @@ use super::flight::Trip;
 use super::link::{Failure, Lane, Silence};
 use super::question::Op;
 use super::rebook::Moved;
+use super::sooner::Sooner;
 use super::wire::{Answer, Era, Id};
 use super::{Key, Redis, Rule, Scene};
 use crate::limit::time::{Span, Time};
@@ -38,6 +39,12 @@ pub(super) struct Line {
     pub blocked: Time,
     /// Questions under way after which whoever was denied before may hear otherwise.
     pub altering: usize,
+    /// How many waits are being moved, and when that was done last.
+    pub moving: usize,
+    pub moved_at: Time,
+    pub sooner: Sooner,
+    /// Something was given back while nobody was known to wait.
+    pub gave_back: bool,
 }
 
 /// A question: some operations, and who wants the answers.
@@ -78,8 +85,13 @@ pub(super) enum Then {
     /// As `Tell`, for a penalty or a reset: before it is sent, it becomes `Moved`, but not on a semaphore.
     /// Also for a look, if only what is booked is to be moved.
     Change(Arc<Slot>),
-    /// The slot, and the waits whose bookings were moved: theirs are the last answers.
-    Moved(Arc<Slot>, Vec<Moved>),
+    /// What is booked is to come sooner, if it can: before that is sent, it becomes `Moved`.
+    Sooner,
+    /// The slot, and the waits whose bookings were moved: theirs are the last answers. Without a slot the one
+    /// before them says until when nothing is admitted.
+    Moved(Option<Arc<Slot>>, Vec<Moved>),
+    /// Those whose bookings a penalty that lasts so long stands in the way of.
+    Look,
     Nobody,
 }
 
@@ -178,9 +190,9 @@ impl Scene<'_> {
         assert!(line.flying, "only who flies asks");
         // A change goes alone, after the answers to all that was asked before it: it moves what that
         // booked. And a key that holds garbage is healed by a reset only as a call's first operation.
-        let changes = |item: &Item| matches!(item.then, Then::Change(_));
+        let changes = |item: &Item| matches!(item.then, Then::Change(_) | Then::Sooner);
         let Some(first) = line.queue.pop_front() else {
-            line.flying = false;
+            (line.flying, line.gave_back) = (false, false);
             self.tidy(key);
             return None;
         };
@@ -262,9 +274,22 @@ impl Scene<'_> {
                     slot.tell(heard);
                 }
                 Then::Moved(slot, moved) => {
+                    let before = heard.as_ref().ok().and_then(|all| {
+                        let looked = all.len().checked_sub(moved.len() + 1)?;
+                        Some(all[looked].at)
+                    });
                     self.moved(key, moved, &heard);
-                    slot.tell(heard);
+                    match slot {
+                        Some(slot) => slot.tell(heard),
+                        None => before.into_iter().for_each(|at| self.put_off(key, at)),
+                    }
                 }
+                Then::Look => {
+                    if let Ok(answers) = &heard {
+                        self.put_off(key, answers[0].at);
+                    }
+                }
+                Then::Sooner => unreachable!("it became what it moves"),
                 Then::Nobody => {}
             }
         }

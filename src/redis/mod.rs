@@ -6,7 +6,7 @@
 //!
 //! - [`named`]: limits and their keys. [`verbs`]: what can be asked. [`ops`]: operations under way, and
 //!   [`ending`] before their time. [`lines`]: one key's calls, one after another. [`rebook`]: bookings that
-//!   are moved. [`penalty`]: also those of other processes. [`spent`]: permits.
+//!   are moved, [`sooner`]: to be earlier. [`penalty`]: also those of other processes. [`spent`]: permits.
 //! - [`denied`]: what need not be asked again.
 //! - For semaphores: [`queued`]: waits. [`held`]: permits. [`heartbeat`]: both kept alive. [`open`]: ids
 //!   that may still be under way.
@@ -48,6 +48,7 @@ mod rebook;
 mod rules;
 pub mod script;
 mod settings;
+mod sooner;
 mod spent;
 mod travel;
 mod verbs;
@@ -169,6 +170,10 @@ struct Shard {
     /// Keys with waits in a semaphore's queue, and when they are looked at.
     queues: HashMap<Arc<Key>, Time, Seeds>,
     unsaid: Vec<Unsaid>,
+    /// Keys with booked waits, and when those are looked at.
+    looks: HashMap<Arc<Key>, Time, Seeds>,
+    /// Waits that were granted while their bookings were moved: their permits.
+    started: HashMap<u64, u64>,
 }
 
 /// A locked shard at one instant.
@@ -237,6 +242,8 @@ impl Redis {
             open: Open::default(),
             queues: HashMap::with_hasher(hasher),
             unsaid: Vec::new(),
+            looks: HashMap::with_hasher(hasher),
+            started: HashMap::new(),
         };
         let redis = Arc::new_cyclic(|me| Redis {
             me: me.clone(),
@@ -276,7 +283,7 @@ impl Redis {
         let lease = limits.lease().unwrap_or(self.options.config.lease);
         let target = Target::new(&self.options.config.prefix, name, &limits);
         self.opened.fetch_add(1, Ordering::Relaxed);
-        Arc::new(Named {
+        let named = Arc::new(Named {
             life: limits.holds().then(|| match self.tells_time() {
                 true => Life::of_one_clock(lease),
                 false => Life::new(lease),
@@ -286,7 +293,9 @@ impl Redis {
             stand_in: self.local.stand_in(&self.options.config, name, &limits),
             limits,
             own,
-        })
+        });
+        self.adopts(&named);
+        named
     }
 
     /// What tells names, with their kinds, apart: of so many bits that no two are ever the same.

@@ -9,6 +9,7 @@ use super::link::{Failure, Silence};
 use super::policy;
 use super::question::Op;
 use super::queued::Hold;
+use super::rebook::UNKNOWN;
 use super::wire::{Answer, Outcome};
 use super::{Key, Named, Redis, Scene};
 use crate::config::FailurePolicy;
@@ -47,6 +48,8 @@ pub(super) enum Stage {
     Last,
     /// Taken, to start when it is due.
     Booked(Answer),
+    /// As it was booked; it is being moved, and may start until that is known.
+    Moving(Answer),
     /// Decided in this process in place of Redis: by an operation there, if it waits.
     Here(Option<u64>),
 }
@@ -140,6 +143,7 @@ impl Scene<'_> {
         self.unqueue(&key, serial);
         self.line(&key).booked.insert(serial);
         self.arm(serial, Some(due));
+        self.see_before(&key, due);
         self.listen = true;
     }
 
@@ -175,7 +179,7 @@ impl Scene<'_> {
             return;
         }
         match &wait.stage {
-            Stage::Booked(answer) => {
+            Stage::Booked(answer) | Stage::Moving(answer) => {
                 let answer = answer.clone();
                 self.grant(serial, answer);
             }
@@ -195,11 +199,19 @@ impl Scene<'_> {
         decision.waited_us = waited.0;
         decision.reset_after_us = decision.reset_after_us.saturating_sub(answer.retry_after.0);
         let held = wait.hold.as_ref().and_then(|hold| hold.held);
+        let moving = matches!(wait.stage, Stage::Moving(_));
         decision.fence = answer.fence;
         if let Some(held) = held {
             decision.permit = self.start(held);
         } else if !answer.booking.is_empty() {
-            decision.permit = self.permit(&key, answer.booking, false);
+            let booking = match moving {
+                true => UNKNOWN.into(),
+                false => answer.booking,
+            };
+            decision.permit = self.permit(&key, booking, false);
+            if moving {
+                self.shard.started.insert(serial, decision.permit);
+            }
         }
         if !self.complete(serial, decision)
             && let Ok((_, permit)) = self.redis.numbers.read(decision.permit)

@@ -1,6 +1,6 @@
 //! Penalties: what is booked to start before one is over is moved to after it, here and in other
-//! processes, which hear of it by a note to all. A note may get lost, and comes a moment after the penalty:
-//! what starts until then starts.
+//! processes, which hear of it by a note to all. It comes a moment after the penalty, and may get lost; who has
+//! waited for longer than a second has looked before: what starts until then starts.
 use std::sync::Arc;
 
 use super::lines::{Line, Slot, Then};
@@ -10,7 +10,8 @@ use super::{Key, Redis, Scene};
 use crate::limit::time::Time;
 use crate::limit::weights::Weights;
 
-/// A key, by the hash of its name in Redis, and until when nothing starts there, by the key's clock.
+/// A key, by the hash of its name in Redis, and until when nothing starts there, by the key's clock; 0: what
+/// is booked may start sooner.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Penalty {
     place: Box<str>,
@@ -20,8 +21,15 @@ pub struct Penalty {
 impl Penalty {
     /// `None`: not one of ours.
     pub fn parse(message: &[u8]) -> Option<Penalty> {
-        let text = std::str::from_utf8(message).ok()?.strip_prefix("P ")?;
-        let (until, place) = text.split_once(' ')?;
+        let text = std::str::from_utf8(message).ok()?;
+        if let Some(place) = text.strip_prefix("W ") {
+            let until = Time(0);
+            return (!place.is_empty()).then(|| Penalty {
+                place: place.into(),
+                until,
+            });
+        }
+        let (until, place) = text.strip_prefix("P ")?.split_once(' ')?;
         Some(Penalty {
             place: place.into(),
             until: Time(until.parse().ok()?),
@@ -53,7 +61,10 @@ impl Redis {
                 };
                 let meant: Vec<_> = scene.shard.lines.iter().filter_map(of).collect();
                 for (key, until) in meant {
-                    scene.put_off(&key, until);
+                    match until {
+                        Time(0) => scene.sooner(&key),
+                        until => scene.put_off(&key, until),
+                    }
                 }
             });
         }
@@ -84,7 +95,7 @@ impl Scene<'_> {
             let permit = self.hold_of(serial).held.expect("it is booked");
             let held = self.unhold(permit);
             let key = self.shard.waits[&serial].key.clone();
-            self.say_cancel(&key, held.id, held.lease);
+            self.say_cancel(&key, held.id, held.ends);
         }
         for serial in early {
             self.is_moved(serial);
@@ -130,7 +141,9 @@ mod tests {
                 until: Time(1_700_000_000_000_000)
             })
         );
-        for odd in ["", "P", "P ", "P 12", "P x y", "G 12 y", "P -1 y"] {
+        let sooner = read("W 0beec7b5ea3f0fdbc95d0dd47f3c5bc275da8a33").unwrap();
+        assert_eq!((sooner.until, sooner.place.len()), (Time(0), 40));
+        for odd in ["", "W ", "P", "P ", "P 12", "P x y", "G 12 y", "P -1 y"] {
             assert_eq!(read(odd), None, "{odd}");
         }
     }

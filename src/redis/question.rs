@@ -20,6 +20,18 @@ pub(super) enum Op {
     Peek(Weights),
     /// Give back a booking that is not due.
     Unbook(Box<str>),
+    /// Take back a booking, if none was made after it, to be booked again in the same call.
+    Lift(Box<str>),
+    /// The same of what a permit has booked of rates.
+    LiftHeld(Id),
+    /// Book again what was taken back as the nth in this call, from 1.
+    Rebook {
+        nth: u64,
+        wait: Option<Span>,
+        weights: Weights,
+    },
+    /// Until when is nothing admitted?
+    Look,
     /// Give back a permit, and keep its id out for so long.
     Release(Id, Option<Span>),
     /// End the wait of this id, or give back what it was granted.
@@ -40,7 +52,10 @@ pub(super) enum Op {
 impl Op {
     /// Running it twice is running it once. The like of [`Batch::class`].
     pub fn may_repeat(&self) -> bool {
-        !matches!(self, Op::Book { .. } | Op::Unbook(_) | Op::Settle(..))
+        !matches!(
+            self,
+            Op::Book { .. } | Op::Unbook(_) | Op::Lift(_) | Op::Settle(..)
+        )
     }
 
     /// So much of the wait that is accepted is over.
@@ -68,6 +83,10 @@ impl Op {
             }
             Op::Peek(weights) => batch.peek(weights),
             Op::Unbook(booking) => batch.unbook(booking),
+            Op::Lift(booking) => batch.lift(booking),
+            Op::LiftHeld(id) => batch.lift_held(*id),
+            Op::Rebook { nth, wait, weights } => batch.rebook(*nth, *wait, weights),
+            Op::Look => batch.look(),
             Op::Release(id, dead) => batch.release(*id, *dead),
             Op::Cancel(id, dead) => batch.cancel(*id, *dead),
             Op::Renew {

@@ -180,12 +180,11 @@ impl Scene<'_> {
     }
 
     /// Ends a wait in Redis, and what may have been granted to it.
-    pub fn say_cancel(&mut self, key: &Arc<Key>, id: Id, lease: Span) {
+    pub fn say_cancel(&mut self, key: &Arc<Key>, id: Id, until: Time) {
         if !self.redis.keeps(Rule::Cancels) {
             return;
         }
         let op = Op::Cancel(id, self.dead(id));
-        let until = self.now + lease + key.named.life().allowance;
         self.enqueue(key, vec![op], Then::End(until));
     }
 
@@ -237,7 +236,7 @@ impl Scene<'_> {
         let named = &self.shard.waits[&serial].key.named;
         let Terms { lease, renew, .. } = self.hold_of(serial).terms;
         let lasts = named.life().lasts(lease, renew);
-        if self.counts_from(trip) + lasts + answer.retry_after <= self.now {
+        if self.counts_from(trip) + lasts <= self.now {
             // The lease was over before the answer came.
             if matches!(self.shard.waits[&serial].stage, Stage::Asked) {
                 return self.fail(serial, &Failure::Ambiguous(Silence::Timeout));
@@ -318,7 +317,8 @@ impl Scene<'_> {
         let wait = &self.shard.waits[&serial];
         let Some(hold) = &wait.hold else { return };
         let (key, id, lease) = (wait.key.clone(), hold.id, hold.terms.lease);
-        self.say_cancel(&key, id, lease);
+        let until = self.now + lease + key.named.life().allowance;
+        self.say_cancel(&key, id, until);
     }
 
     /// Redis has ended a wait without a permit.

@@ -44,6 +44,16 @@ impl Scene<'_> {
             _ => Op::Unbook(answer.booking),
         };
         self.enqueue(key, vec![op], Then::Nobody);
+        self.sooner(key);
+    }
+
+    /// What a permit has taken is known now.
+    pub fn has_booked(&mut self, permit: u64, booking: Box<str>) {
+        if let Ok((_, serial)) = self.redis.numbers.read(permit)
+            && let Some(spent) = self.shard.recent.get_mut(serial >> 1)
+        {
+            spent.booking = booking;
+        }
     }
 
     /// Gives back what an unused permit took, as far as settling can.
@@ -60,6 +70,7 @@ impl Scene<'_> {
         {
             let op = Op::Settle(spent.booking, 0);
             self.enqueue(&spent.key, vec![op], Then::Nobody);
+            self.sooner(&spent.key);
         }
     }
 
@@ -75,6 +86,7 @@ impl Scene<'_> {
         if spent.paced {
             let op = Op::Unbook(spent.booking);
             self.enqueue(&spent.key, vec![op], Then::Nobody);
+            self.sooner(&spent.key);
         }
         Status::Ok
     }
@@ -92,6 +104,7 @@ impl Scene<'_> {
         }
         let slot = Arc::<Slot>::default();
         self.enqueue(&key, vec![op], Then::Tell(slot.clone()));
+        self.sooner(&key);
         Ok(slot)
     }
 

@@ -25,6 +25,7 @@ mod queueing;
 mod refusing;
 mod sharing;
 mod skew;
+mod sooner;
 mod storm;
 mod toggling;
 mod trouble;

@@ -178,7 +178,22 @@ fn faults() -> Vec<(&'static str, Mode, Fault)> {
             },
         )
     });
-    known.chain(ours).collect()
+    let shortened = Fault {
+        script: &[(
+            "max(till, max(now, at) + span + allowance)",
+            "max(now, at) + span + allowance",
+        )],
+        client: None,
+    };
+    let forgotten = Fault {
+        script: &[("people[FENCE] + STEP", "people[FENCE] + 1")],
+        client: None,
+    };
+    let scripts = [
+        ("an older copy shortens a lease", Mode::Back, shortened),
+        ("what is idle is forgotten at once", Mode::Back, forgotten),
+    ];
+    known.chain(ours).chain(scripts).collect()
 }
 
 /// Seeds that notice what few do; where they do so no more, others are tried.
@@ -188,7 +203,10 @@ const HINTS: &[(&str, u64)] = &[
     ("a lease counts from the answer", 20),
     ("claims live as long as leases", 10),
     ("given up ids come back", 6),
-    ("a renewal under way counts for nothing", 9),
+    ("an older copy shortens a lease", 1020),
+    ("what is idle is forgotten at once", 2),
+    ("what was not heard is not said again", 3),
+    ("permits are renewed when they are over", 2),
 ];
 
 /// The rules that at most so many seeds do not miss.

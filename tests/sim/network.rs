@@ -130,9 +130,6 @@ impl World {
             known = audit.people(&self.server);
             lost = audit.is_lost(&self.server);
             audit.before(&self.server);
-            if lost && matches!(self.mode, Mode::Steps | Mode::Back) {
-                audit.begins_anew();
-            }
         }
         let listen = self.channels.iter();
         let listen = listen.filter(|(p, _)| self.processes[**p].up && self.processes[**p].hears);

@@ -21,6 +21,8 @@ pub struct Rates {
 
 struct Taken {
     at: Time,
+    /// The same in the key's time.
+    begins: Time,
     weights: Vec<u64>,
     booking: String,
     id: String,
@@ -67,18 +69,41 @@ impl Rates {
             Some(world) => Time(1_000_000_000 + world + key.0 - now.0),
             None => key,
         };
+        let mut lifted: Vec<Option<Taken>> = vec![];
         for (asked, answer) in asked.iter().zip(answers) {
             let done = answer.outcome == Outcome::Done;
             match asked.letter {
+                // What was granted before the clock stepped has a time that nobody knows here.
+                'A' if world.is_some() && answer.at < *now => {}
                 'T' | 'B' | 'P' | 'A' if done && !answer.booking.is_empty() => {
                     self.takes(asked, answer, time(answer.at), known);
+                }
+                'V' => {
+                    let found = self.taken.iter().position(|one| match asked.id.is_empty() {
+                        true => one.booking == asked.booking,
+                        false => one.id == asked.id,
+                    });
+                    let found = found.filter(|_| done);
+                    lifted.push(found.map(|i| self.taken.swap_remove(i)));
+                }
+                'W' if done => {
+                    // What nobody could see being taken is not there.
+                    if let Some(mut one) = lifted[asked.number as usize - 1].take() {
+                        let later = time(answer.at) > one.at && self.blocked <= one.at;
+                        if later && world.is_none() {
+                            let text = format!("{asked:?} comes later than it was: {}", one.at.0);
+                            self.violation.get_or_insert(text);
+                        }
+                        (one.at, one.begins) = (time(answer.at), answer.at);
+                        one.booking = answer.booking.to_string();
+                        self.taken.push(one);
+                    }
                 }
                 'U' if done => self.taken.retain(|one| one.booking != asked.booking),
                 'C' if answer.outcome == Outcome::Returned => {
                     // Of one that has begun the rates keep their part.
-                    let begun = time(*now);
                     self.taken
-                        .retain(|one| one.id != asked.id || one.at <= begun);
+                        .retain(|one| one.id != asked.id || one.begins <= *now);
                 }
                 'S' if done => self.settled(asked, answer),
                 'Z' => self.blocked = self.blocked.max(Time(time(*now).0 + asked.number)),
@@ -110,6 +135,7 @@ impl Rates {
         });
         self.taken.push(Taken {
             at,
+            begins: answer.at,
             weights: weights.collect(),
             booking: answer.booking.to_string(),
             id: asked.id.clone(),

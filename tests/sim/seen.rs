@@ -11,7 +11,7 @@ pub struct Asked {
     pub id: String,
     pub weights: Option<Weights>,
     pub booking: String,
-    /// Of a settle: to what; of a penalty: for how long.
+    /// Of a settle: to what; of a penalty: for how long; of a booking made again: which.
     pub number: u64,
 }
 
@@ -63,7 +63,18 @@ pub fn read(call: &Call) -> Seen {
                 },
                 1,
             ),
-            'U' => (
+            'V' if holds => (1, Asked { id: arg(1), ..one }, 1),
+            'W' => (
+                3,
+                Asked {
+                    weights: Some(weights(&arg(3))),
+                    number: arg(1).parse().expect("a number"),
+                    ..one
+                },
+                1,
+            ),
+            'L' => (0, one, 1),
+            'U' | 'V' => (
                 1,
                 Asked {
                     booking: arg(1),

@@ -191,21 +191,25 @@ pub fn with_capacity(limits: &[(Vec<u8>, Limits)], capacity: u64) -> Vec<(Vec<u8
     changed.collect()
 }
 
+/// How far ahead a permit may be booked: as long as tasks wait.
+fn ahead(limits: &Limits) -> u64 {
+    match limits.limits().len() {
+        1 => 0,
+        _ => 8_000_000,
+    }
+}
+
 fn bounds(mode: Mode, limits: &Limits) -> Bounds {
     const CLAIM: u64 = 1_000_000;
     const POLL: u64 = 400_000;
-    let ahead = if limits.limits().len() > 1 {
-        8_000_000
-    } else {
-        0
-    };
+    let ahead = ahead(limits);
     Bounds {
         // A holder died, its claim went to one that died as well, and so on; what is booked may be ahead.
         idle: LEASE + 2 * ALLOWANCE + 3 * CLAIM + 3 * POLL + 2 * TIMEOUT + ahead,
         drained: 3_000_000 + 2 * LEASE,
-        // Who holds what is lost believes in it until its lease is over, or its booking's.
+        // Who holds what is lost believes in it until its lease is over.
         lost: if matches!(mode, Mode::Flush | Mode::Reset) {
-            LEASE + ahead
+            LEASE
         } else {
             0
         },
@@ -608,8 +612,9 @@ impl World {
         }
         for (channel, died) in &self.dead {
             let steady = self.mode != Mode::Steps && self.mode != Mode::Back;
-            let over =
-                self.now > died.max(&self.frozen_until) + LEASE + ALLOWANCE + TIMEOUT + 100_000;
+            // A lease counts from the booked time.
+            let lease = LEASE + ALLOWANCE + ahead(&self.limits[limiter].1);
+            let over = self.now > died.max(&self.frozen_until) + lease + TIMEOUT + 100_000;
             if steady && over && owned.contains_key(channel) {
                 return self.found(format!("{name}: {channel} died, and has something there"));
             }

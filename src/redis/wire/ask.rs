@@ -323,6 +323,34 @@ impl Batch<'_> {
         self.op("U").push(booking);
     }
 
+    /// Takes a booking back, if none was made after it, to be [booked again](Batch::rebook). The last one
+    /// first, and before all other operations.
+    pub fn lift(&mut self, booking: &str) {
+        assert!(!self.target.holds, "a permit's booking is lifted");
+        self.class = Class::AtMostOnce;
+        self.op("V").push(booking);
+    }
+
+    /// The same of what the permit of this id has booked of rates.
+    pub fn lift_held(&mut self, id: Id) {
+        assert!(self.target.holds, "rates have no ids");
+        self.op("V");
+        self.push_id(id);
+    }
+
+    /// Books again what the nth lift of this call, from 1, took back: to be no later than it was, unless
+    /// there is a penalty since. STALE: it was not taken back.
+    pub fn rebook(&mut self, nth: u64, wait: Option<Span>, weights: &Weights) {
+        self.op("W").push_number(nth);
+        self.push_wait(wait);
+        self.push_weights(weights);
+    }
+
+    /// Until when, by the key's time, nothing is admitted: `at` in the answer.
+    pub fn look(&mut self) {
+        self.op("L");
+    }
+
     /// Prolongs a permit to `lease` from now. `era` is the one it was granted or last renewed in.
     pub fn renew(&mut self, id: Id, lease: Span, era: Era, weights: &Weights) {
         assert!(self.target.holds, "rates have no lease");

@@ -450,6 +450,8 @@ impl Run {
         if !weights_held(&self.limits, &permit.weights) {
             return;
         }
+        // In Redis its end comes no earlier than it was; whoever holds it lets go by himself.
+        let lease = lease.max(permit.ends.since(self.now()));
         assert_eq!(self.memory.renew(permit.number, Some(lease)), Status::Ok);
         let weights = Weights::Each(permit.weights.into());
         let found = self.ask(|batch| batch.renew(permit.id, lease, Era(0), &weights));

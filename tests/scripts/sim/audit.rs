@@ -337,12 +337,6 @@ impl Audit {
     }
 
     #[allow(dead_code)] // of tests/sim
-    /// The key is not there, and the clock may have stepped back since it was.
-    pub fn begins_anew(&mut self) {
-        (self.now, self.fence) = (0, 0);
-    }
-
-    #[allow(dead_code)] // of tests/sim
     /// The capacity is what the server was told last.
     pub fn follow(&mut self, now: u64) {
         if self.stored_capacity != self.capacity {

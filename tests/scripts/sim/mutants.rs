@@ -51,7 +51,7 @@ const fn client(name: &'static str, client: Client) -> Mutant {
 }
 
 const GRANTED_AGAIN: &str =
-    "if score('h', id) then return granted(id, who(id), span) end\n    local outcome";
+    "if till then return granted(id, who(id), span, tonumber(till)) end\n    local outcome";
 const RELEASED: &str =
     "if not score('h', id) then return answer('S', nil, 0) end\n    drop_holder(id, who(id))";
 const RETURNED: &str =
