@@ -66,7 +66,18 @@ impl Backend {
         on_limits!(self, named, (it, named) => it.acquire(named, request, sink))
     }
 
-    #[inline]
+    /// [`Backend::acquire_blocking`] where the answer is at hand; `None`: nothing has happened.
+    #[inline(always)]
+    pub fn acquire_at_once(&self, named: &Named, request: &Request) -> Option<Decision> {
+        match (self, named) {
+            (Backend::Memory(memory), Named::Memory(named)) => {
+                memory.acquire_at_once(named, request)
+            }
+            _ => None,
+        }
+    }
+
+    #[inline(never)]
     pub fn acquire_blocking(&self, named: &Named, request: &Request) -> Decision {
         on_limits!(self, named, (it, named) => it.acquire_blocking(named, request))
     }

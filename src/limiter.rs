@@ -88,14 +88,27 @@ impl Limiter {
         }
     }
 
-    #[inline]
     pub fn acquire(&self, request: &Request) -> Result<Decision, Status> {
+        self.acquire_to(request, |decision| decision)
+    }
+
+    /// [`Limiter::acquire`] that answers through `give`, which is written out where the answer is at hand: to hand it on costs more time
+    /// than some answers do.
+    #[inline]
+    pub fn acquire_to<T>(
+        &self,
+        request: &Request,
+        give: impl Fn(Decision) -> T,
+    ) -> Result<T, Status> {
         if request.wait != Some(Span::ZERO) && callback::inside() {
             return Err(Status::WouldDeadlock);
         }
         self.no_tell_lost(request)?;
         let (core, named) = self.ready(request)?;
-        Ok(core.backend.acquire_blocking(named, request))
+        Ok(match core.backend.acquire_at_once(named, request) {
+            Some(decision) => give(decision),
+            None => give(core.backend.acquire_blocking(named, request)),
+        })
     }
 
     pub fn submit(&self, request: &Request, sink: Sink) -> Result<Decision, Status> {

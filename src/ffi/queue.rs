@@ -69,8 +69,9 @@ pub unsafe extern "C" fn limiter_submit(
     out: *mut limiter_decision,
 ) -> limiter_status {
     unsafe {
-        answer(request, out, |request| {
-            handle(queue)?.0.submit(&handle(limiter)?.0, request)
+        answer(request, out, |request, out| {
+            let submitted = handle(queue)?.0.submit(&handle(limiter)?.0, request);
+            Ok(out.give(submitted?))
         })
     }
 }

@@ -3,7 +3,7 @@ use std::ffi::c_char;
 use std::time::Duration;
 
 use crate::decision::{Decision, Status};
-use crate::ffi::args::{Versioned, handle, out, slice, versioned_array, versioned_or_init};
+use crate::ffi::args::{Versioned, handle, slice, versioned_array, versioned_or_init};
 use crate::ffi::guard::{guard, status};
 use crate::ffi::limiter::key;
 use crate::ffi::types::*;
@@ -45,7 +45,11 @@ pub unsafe extern "C" fn limiter_acquire(
     request: *const limiter_request,
     out: *mut limiter_decision,
 ) -> limiter_status {
-    unsafe { decide(limiter, request, out, |l, r| l.acquire(r)) }
+    unsafe {
+        decide(limiter, request, out, |l, r, out| {
+            l.acquire_to(r, |d| out.give(d))
+        })
+    }
 }
 
 /// Books the next moment at which `request->weight` may start, and answers how long to sleep until
@@ -63,7 +67,7 @@ pub unsafe extern "C" fn limiter_pace(
     request: *const limiter_request,
     out: *mut limiter_decision,
 ) -> limiter_status {
-    unsafe { decide(limiter, request, out, |l, r| l.pace(r)) }
+    unsafe { decide(limiter, request, out, |l, r, out| Ok(out.give(l.pace(r)?))) }
 }
 
 /// limiter_pace() for any delay, in one number: how many milliseconds to sleep, rounded up, or a
@@ -111,7 +115,7 @@ pub unsafe extern "C" fn limiter_peek(
     request: *const limiter_request,
     out: *mut limiter_decision,
 ) -> limiter_status {
-    unsafe { decide(limiter, request, out, |l, r| l.peek(r)) }
+    unsafe { decide(limiter, request, out, |l, r, out| Ok(out.give(l.peek(r)?))) }
 }
 
 /// Makes a key as new: rates and windows start afresh, permits held on it become LIMITER_STALE, and
@@ -196,9 +200,26 @@ unsafe fn decide(
     limiter: *const limiter_t,
     request: *const limiter_request,
     answer: *mut limiter_decision,
-    ask: impl FnOnce(&crate::limiter::Limiter, &Request) -> Result<Decision, Status>,
+    ask: impl FnOnce(&crate::limiter::Limiter, &Request, &Answer) -> Result<Status, Status>,
 ) -> limiter_status {
-    unsafe { self::answer(request, answer, |request| ask(&handle(limiter)?.0, request)) }
+    unsafe {
+        self::answer(request, answer, |request, out| {
+            ask(&handle(limiter)?.0, request, out)
+        })
+    }
+}
+
+/// Where the answer to a call goes.
+pub struct Answer(*mut limiter_decision);
+
+impl Answer {
+    /// Answers, and tells how it ended.
+    #[inline(always)]
+    pub fn give(&self, decision: Decision) -> Status {
+        // SAFETY: the caller of the call said that there is room.
+        unsafe { self.0.write(decision.into()) };
+        decision.status
+    }
 }
 
 /// Reads the request, asks, and writes the whole decision, also when nothing could be asked, or a bug was
@@ -209,23 +230,25 @@ unsafe fn decide(
 pub unsafe fn answer(
     request: *const limiter_request,
     answer: *mut limiter_decision,
-    ask: impl FnOnce(&Request) -> Result<Decision, Status>,
+    ask: impl FnOnce(&Request, &Answer) -> Result<Status, Status>,
 ) -> limiter_status {
-    let Ok(answer) = (unsafe { out(answer) }) else {
+    if answer.is_null() {
         return LIMITER_INVALID;
-    };
+    }
+    let answer = Answer(answer);
     let mut user_data = 0;
     let decided = guard(Err(Status::Panic), || unsafe {
         let request = versioned_or_init(request)?;
         user_data = request.user_data;
-        ask(&read(&request)?)
+        ask(&read(&request)?, &answer)
     });
-    let decision = decided.unwrap_or_else(|status| Decision {
-        user_data,
-        ..Decision::of(status)
+    let status = decided.unwrap_or_else(|status| {
+        answer.give(Decision {
+            user_data,
+            ..Decision::of(status)
+        })
     });
-    *answer = decision.into();
-    decision.status as limiter_status
+    status as limiter_status
 }
 
 /// A request as the core takes it.

@@ -199,13 +199,13 @@ pub(super) struct Keys {
 }
 
 /// Keys of a table beyond which there are to be more tables.
-const CROWDED: usize = 128;
+const CROWDED: usize = 256;
 /// Whole keys that one call looks at.
 const WHOLE: usize = 64;
 /// Pieces of memory that a whole key lies in, about.
 const PIECES: u32 = 8;
 /// Keys of two tables up to which they become one.
-const LONELY: usize = 48;
+const LONELY: usize = 96;
 
 impl Keys {
     pub fn new() -> Keys {

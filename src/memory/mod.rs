@@ -142,6 +142,14 @@ impl Memory {
         self.ask(named, request, Asker::Sink(sink))
     }
 
+    /// [`Memory::acquire_blocking`] for what most programs ask most; `None`: it is not that, or the answer is
+    /// not at hand, and nothing has happened.
+    #[inline(always)]
+    pub fn acquire_at_once(&self, named: &Named, request: &Request) -> Option<Decision> {
+        let id = named.key(request.key);
+        self.ask_plain(named, id, request, &Asker::Thread(&mut None))
+    }
+
     /// [`Memory::acquire`], with the calling thread waiting for the answer.
     #[inline]
     pub fn acquire_blocking(&self, named: &Arc<Named>, request: &Request) -> Decision {

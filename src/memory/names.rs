@@ -99,9 +99,8 @@ impl Named {
 }
 
 fn hash(secret: (u64, u64), bytes: &[u8]) -> KeyId {
-    let mut hasher = SipHasher13::new_with_keys(secret.0, secret.1);
-    hasher.write(bytes);
-    let Hash128 { h1, h2 } = hasher.finish128();
+    let hasher = SipHasher13::new_with_keys(secret.0, secret.1);
+    let Hash128 { h1, h2 } = hasher.hash(bytes);
     KeyId { low: h1, high: h2 }
 }
 
@@ -301,8 +300,18 @@ impl Families {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::mpsc;
+    use std::time::Duration;
+
     use super::*;
+    use crate::callback::Callbacks;
+    use crate::clock::Clock;
+    use crate::decision::Status;
     use crate::limit::rule::{Limit, Rule};
+    use crate::limit::semaphore::Semaphore;
+    use crate::limit::time::Span;
+    use crate::memory::{Memory, Options};
+    use crate::op::Request;
 
     fn limits(version: u32) -> Limits {
         Limits::new(
@@ -340,5 +349,38 @@ mod tests {
         drop(families);
         assert_eq!(names.of_plain(number).number(), number);
         assert_eq!(names.intern(b"used", limits(0)).0.number(), number);
+    }
+
+    #[test]
+    fn an_old_handle_waits_for_no_lock_of_its_family_where_the_key_is_up_to_date() {
+        let options = Options {
+            max_waiting: 1,
+            max_penalty: Span::secs(1),
+            lease: Span::secs(1),
+            numbers: Numbers::new(0),
+        };
+        let clock = Arc::new(Clock::virtual_clock());
+        let memory = Memory::new(clock, options, Arc::default(), Callbacks::new(None));
+        let of = |capacity| {
+            let semaphore = Semaphore::new(capacity, Span::secs(1), true).unwrap();
+            let limit = Limit {
+                rule: Rule::Semaphore(semaphore),
+                per_call: false,
+            };
+            memory.limiter(b"n", Limits::new(vec![limit], 0).unwrap())
+        };
+        let (old, new) = (of(1), of(2));
+        let first = memory.acquire_blocking(&new, &Request::TRY);
+        assert_eq!(first.status, Status::Ok);
+        let members = new.family.members.lock();
+        let (tell, told) = mpsc::channel();
+        let memory = memory.clone();
+        std::thread::spawn(move || {
+            let ask = || memory.acquire_blocking(&old, &Request::TRY).status;
+            tell.send([ask(), ask()])
+        });
+        let asked = told.recv_timeout(Duration::from_secs(60));
+        assert_eq!(asked, Ok([Status::Ok, Status::Denied]));
+        drop(members);
     }
 }

@@ -1,5 +1,5 @@
 //! A table that is filled to the brim: entries in the order of their hashes, with gaps, and no more
-//! memory than a third above what they need. Searching is a short walk from where the hash points.
+//! memory than a quarter above what they need. Searching is a short walk from where the hash points.
 //!
 //! What can be spared is swept out a few places at a time, and all of it before the table grows.
 use super::names::KeyId;
@@ -67,7 +67,7 @@ impl<T> Table<T> {
 
     /// Makes an empty table one of these entries, which are in order.
     pub fn fill(&mut self, entries: Vec<Entry<T>>) {
-        self.homes = 8 + entries.len() + entries.len() / 3;
+        self.homes = 8 + entries.len() + entries.len() / 4;
         let last = entries
             .iter()
             .fold(0, |next, entry| self.home(entry.id).max(next) + 1);
