@@ -393,6 +393,30 @@ fn limits_that_change_and_a_reset_leave_nobody_waiting() {
 }
 
 #[test]
+fn each_completion_wakes_one_of_those_who_poll() {
+    explore(|| {
+        let world = World::new(vec![semaphore(1)]);
+        let queue = world.queue();
+        let held = world.try_(1);
+        for _ in 0..2 {
+            assert_eq!(world.submit(&queue, 1, 0).status, Status::Pending);
+        }
+        let poll = || {
+            let (world, queue) = (world.clone(), queue.clone());
+            // Without a timeout: nobody else wakes it.
+            move || world.hold(&queue.poll(1, None).unwrap()[0], 1)
+        };
+        let (first, second, releaser) = (poll(), poll(), world.clone());
+        run(vec![
+            Box::new(first),
+            Box::new(second),
+            Box::new(move || releaser.hold(&held, 0)),
+        ]);
+        world.is_whole();
+    });
+}
+
+#[test]
 fn a_shutdown_and_a_freed_queue_end_every_wait_once() {
     explore(|| {
         let world = World::new(vec![semaphore(1)]);
@@ -400,7 +424,10 @@ fn a_shutdown_and_a_freed_queue_end_every_wait_once() {
         let held = world.try_(1);
         let begun = world.submit(&queue, 1, 0);
         assert_eq!(begun.status, Status::Pending);
-        let polled = queue.clone();
+        let (polled, idle) = (queue.clone(), queue.clone());
+        let completions = Arc::new(Mutex::new(0));
+        let counts = [completions.clone(), completions.clone()];
+        let [count, others] = counts;
         threads!(world:
             {
                 let ended = world.wait(1, None);
@@ -410,19 +437,24 @@ fn a_shutdown_and_a_freed_queue_end_every_wait_once() {
                 }
             },
             {
-                let mut completions = 0;
                 // Without a timeout: a shutdown must end this, too.
                 while let Ok(done) = polled.poll(9, None) {
-                    completions += done.len();
+                    *count.lock().unwrap() += done.len();
                     for one in done {
                         world.memory.release(one.permit);
                     }
                 }
-                assert_eq!(completions, 1);
+            },
+            while let Ok(done) = idle.poll(9, None) {
+                *others.lock().unwrap() += done.len();
+                for one in done {
+                    world.memory.release(one.permit);
+                }
             },
             world.give(&held),
             assert_eq!(world.memory.shutdown(None), Status::Ok),
         );
+        assert_eq!(*completions.lock().unwrap(), 1);
         assert_eq!(world.try_(1).status, Status::Closed);
         assert_eq!(world.memory.stats().totals().waiting, 0);
     });
