@@ -34,7 +34,7 @@ impl Scene<'_> {
     /// A change of the key becomes one that also moves what is booked to after it.
     pub fn with_moves(&mut self, item: Item) -> Item {
         if matches!(item.then, lines::Then::Sooner) {
-            return self.to_sooner(item);
+            return self.with_sooner(item);
         }
         let Item { key, mut ops, .. } = item;
         let slot = match item.then {

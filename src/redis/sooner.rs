@@ -63,7 +63,7 @@ impl Scene<'_> {
     }
 
     /// The question that moves what is booked, as it is when that is sent.
-    pub fn to_sooner(&mut self, item: Item) -> Item {
+    pub fn with_sooner(&mut self, item: Item) -> Item {
         let Item { key, mut ops, .. } = item;
         let now = self.now;
         for serial in self.booked_on(&key) {
