@@ -92,8 +92,8 @@ impl Limiter {
         self.acquire_to(request, |decision| decision)
     }
 
-    /// [`Limiter::acquire`] that answers through `give`, which is written out where the answer is at hand: to hand it on costs more time
-    /// than some answers do.
+    /// [`Limiter::acquire`] that answers through `give`, which is written out where the answer is at hand: to
+    /// hand it on costs more time than some answers do.
     #[inline]
     pub fn acquire_to<T>(
         &self,
