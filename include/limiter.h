@@ -768,10 +768,11 @@ LIMITER_API void limiter_free(struct limiter_t *limiter);
  * call that does not wait never overtakes one that does.
  *
  * Where only rates and windows stand in the way, a wait books its start as it begins, and those who
- * come later book behind it. That is when it starts at the latest, unless a penalty puts it off. In
- * memory it starts earlier, and those behind it in their order, once there is room: because less
- * was used than was thought (limiter_settle()), one before it was cancelled, or the limits were
- * raised. On Redis it keeps its time, and that serves those who come later.
+ * come later book behind it. That is when it starts at the latest, unless a penalty puts it off. It
+ * starts earlier, and those behind it in their order, once there is room: because less was used
+ * than was thought (limiter_settle()), one before it was cancelled, or the limits were raised. On
+ * Redis that is within a tenth of a second, where no other process has booked behind it; elsewhere
+ * what is given back serves those who come later.
  *
  * A permit of a limiter without a semaphore need not be released: there is nothing to give back,
  * and the library forgets old ones by itself, but not before it has granted 1024 more (keys are

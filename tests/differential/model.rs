@@ -336,6 +336,11 @@ impl Model {
         !booking.over
     }
 
+    /// How long it goes on if it is not renewed.
+    pub fn left(&self, number: usize, now: u64) -> u64 {
+        self.bookings[number].ends.saturating_sub(now)
+    }
+
     /// Whether it can be taken back whole, or is due.
     pub fn can_unbook(&self, number: usize, now: u64) -> bool {
         let booking = &self.bookings[number];

@@ -443,7 +443,8 @@ impl Run {
         };
         let (answers, held) = self.script(ask, |model, now| match renew {
             None => model.release(script),
-            Some(lease) => model.renew(script, now, lease),
+            // Its end comes no earlier than it was: who holds it lets go by himself.
+            Some(lease) => model.renew(script, now, lease.max(model.left(script, now))),
         });
         let done = answers[0].outcome == Outcome::Done;
         assert_eq!(done, held, "{:?} {}", answers[0], self.story());

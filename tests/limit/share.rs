@@ -111,8 +111,9 @@ proptest! {
                 let rate = whole.rate();
                 prop_assert_eq!(other.kind(), Kind::Never);
                 prop_assert!(u128::from(rate.period()) * u128::from(parts) > u128::from(MAX_PERIOD.0));
-                // A bucket that holds one and takes more than a hundred years to fill is none, either.
-                prop_assert!(rate.units() < parts || capacity < parts);
+                // One that takes more than a hundred years to fill is none, either.
+                let (part, units) = ((capacity / parts).max(1), rate.units() / parts);
+                prop_assert!(TokenBucket::new(part, units, Span(rate.period()), false).is_err());
             }
         }
     }
