@@ -274,6 +274,10 @@ impl Scene<'_> {
                     slot.tell(heard);
                 }
                 Then::Moved(slot, moved) => {
+                    if heard.is_ok() && ops.first() == Some(&Op::Reset) {
+                        // The penalty is over.
+                        self.line(key).blocked = Time(0);
+                    }
                     let before = heard.as_ref().ok().and_then(|all| {
                         let looked = all.len().checked_sub(moved.len() + 1)?;
                         Some(all[looked].at)

@@ -23,16 +23,6 @@ fn full(count: u64) -> LimitSpec {
     bucket(count, count, HOUR)
 }
 
-/// How many scripts the server ran.
-fn calls(server: &Server) -> u64 {
-    let line = server.info("commandstats", "cmdstat_evalsha");
-    let calls = line
-        .split(',')
-        .next()
-        .and_then(|s| s.strip_prefix("calls="));
-    calls.map_or(0, |calls| calls.parse().unwrap())
-}
-
 fn try_(limiter: &Limiter, weight: u64) -> Decision {
     acquire(limiter, &weigh(weight))
 }
@@ -45,7 +35,7 @@ fn it_is_repeated_without_a_call_and_the_time_left_becomes_less() {
     assert_eq!(try_(&limiter, 1).status, Status::Ok);
     let first = try_(&limiter, 1);
     assert_eq!(first.status, Status::Denied);
-    let (asked, denied) = (calls(&server), client.stats().unwrap().denied);
+    let (asked, denied) = (server.calls(), client.stats().unwrap().denied);
     let mut last = first;
     let mut within_its_time = 0;
     for n in 1..=1000 {
@@ -78,7 +68,7 @@ fn it_is_repeated_without_a_call_and_the_time_left_becomes_less() {
     }
     assert!(last.retry_after_us < first.retry_after_us);
     // A thousand of them may take longer than one stands, on a busy machine.
-    let asked = calls(&server) - asked;
+    let asked = server.calls() - asked;
     assert!(
         asked < within_its_time / 10,
         "{asked} of {within_its_time} calls"
@@ -140,11 +130,11 @@ fn a_wait_that_is_too_short_is_not_asked_for_either() {
     let limiter = limiter(&client, "denied", &[full(1)]);
     assert_eq!(try_(&limiter, 1).status, Status::Ok);
     assert_eq!(try_(&limiter, 1).status, Status::Denied);
-    let asked = calls(&server);
+    let asked = server.calls();
     let again = acquire(&limiter, &within(1000));
     assert_eq!((again.status, again.waited_us), (Status::Denied, 0));
     assert!(again.retry_after_us > 1_000_000);
-    assert_eq!(calls(&server), asked);
+    assert_eq!(server.calls(), asked);
 }
 
 #[test]
@@ -301,8 +291,8 @@ fn each_of_many_weights_is_compared() {
     };
     assert_eq!(acquire(&limiter, &each(&[1, 50])).status, Status::Ok);
     assert_eq!(acquire(&limiter, &each(&[1, 1])).status, Status::Denied);
-    let asked = calls(&server);
+    let asked = server.calls();
     assert_eq!(acquire(&limiter, &each(&[1, 1])).status, Status::Denied);
-    assert_eq!(calls(&server), asked);
+    assert_eq!(server.calls(), asked);
     assert_eq!(acquire(&limiter, &each(&[0, 50])).status, Status::Ok);
 }

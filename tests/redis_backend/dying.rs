@@ -246,14 +246,6 @@ fn thousands_of_permits_that_end_are_given_to_others_by_a_few_calls() {
     let requests = vec![unrenewed; count as usize];
     let granted = here.try_many(&requests).unwrap();
     assert!(granted.iter().all(|one| one.status == Status::Ok));
-    let calls = || {
-        let line = server.info("commandstats", "cmdstat_evalsha");
-        let calls = line
-            .split(',')
-            .next()
-            .and_then(|s| s.strip_prefix("calls="));
-        calls.map_or(0, |calls| calls.parse::<u64>().unwrap())
-    };
     // Nothing more is heard of their holder.
     proxy.set(Mode::BlackHole);
     let deadline = Instant::now() + secs(30);
@@ -267,14 +259,14 @@ fn thousands_of_permits_that_end_are_given_to_others_by_a_few_calls() {
         assert!(Instant::now() < deadline, "they end");
         std::thread::sleep(ms(20));
     }
-    let before = calls();
+    let before = server.calls();
     let all = Request {
         wait: Some(Span::secs(60)),
         ..weigh(count)
     };
     let granted = acquire(&there, &all);
     assert_eq!(granted.status, Status::Ok);
-    let calls = calls() - before;
+    let calls = server.calls() - before;
     println!(
         "figure: {count} permits ended by {calls} calls, after {} us",
         granted.waited_us

@@ -142,6 +142,36 @@ fn a_penalty_moves_what_is_booked_and_a_reset_lets_it_go() {
     assert_eq!((done.status, done.op), (Status::Ok, waiting.op));
 }
 
+/// Each wait is asked for once; it was not booked before a penalty that is over.
+#[test]
+fn a_reset_ends_a_penalty_for_those_who_come_after_it_too() {
+    let server = Server::start();
+    let client = open(&server.url());
+    let queue = ClientQueue::new(&client).unwrap();
+    let limiter = limiter(&client, "s", &[bucket(1, 1, 2_000_000)]);
+    acquire(&limiter, &Request::TRY);
+    let first = queue.submit(&limiter, &within(10_000_000)).unwrap();
+    for _ in 0..10 {
+        queue.submit(&limiter, &within(10_000_000)).unwrap();
+    }
+    eventually("it listens", secs(10), || {
+        server.ask::<Vec<String>>(&["PUBSUB", "CHANNELS"]).len() == 2
+    });
+    assert_eq!(limiter.penalize(b"", Span::secs(3600)), Ok(Status::Ok));
+    // Its note comes while they wait.
+    std::thread::sleep(ms(100));
+    assert_eq!(limiter.reset(b""), Ok(Status::Ok));
+    assert_eq!(next(&queue).op, first.op);
+    let before = server.calls();
+    for _ in 0..20 {
+        queue.submit(&limiter, &within(10_000_000)).unwrap();
+        // Let it be answered, so that the next one is a call of its own.
+        std::thread::sleep(ms(20));
+    }
+    let calls = server.calls() - before;
+    assert!(calls <= 30, "{calls}");
+}
+
 #[test]
 fn shutdown_closes_waits_and_gives_their_times_back() {
     let server = Server::start();

@@ -158,6 +158,14 @@ impl Server {
         self.ask::<Option<u64>>(&["GET", key]).unwrap_or(0)
     }
 
+    /// How many scripts it ran.
+    pub fn calls(&self) -> u64 {
+        let line = self.info("commandstats", "cmdstat_evalsha");
+        let calls = line.split(',').next();
+        let calls = calls.and_then(|calls| calls.strip_prefix("calls="));
+        calls.map_or(0, |calls| calls.parse().unwrap())
+    }
+
     /// A field of INFO.
     #[track_caller]
     pub fn info(&self, section: &str, field: &str) -> String {
