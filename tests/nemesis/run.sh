@@ -5,7 +5,8 @@
 set -eu
 cd "$(dirname "$0")/../.."
 seconds=${1:-10} seed=${2:-1}
-[ $# -lt 2 ] || shift 2
+[ $# -eq 0 ] || shift
+[ $# -eq 0 ] || shift
 [ $# -gt 0 ] || set -- alone sentinel cluster
 lib=$LIMITER_PREFIX/lib
 work=$(mktemp -d)
