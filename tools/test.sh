@@ -26,7 +26,6 @@ fuzz        | tests/fuzz/replay.sh
 c-valgrind  | tests/c/run.sh valgrind
 c-redis     | tests/c/run.sh redis
 soak        | tests/soak/run.sh 0.5
-nemesis     | tools/installed.sh tests/nemesis/run.sh 6
 packaging   | tests/packaging/run.sh
 go          | bindings/go/test.sh
 ruby        | tools/installed.sh bindings/ruby/test.sh
