@@ -20,4 +20,6 @@ cc -std=c99 -O2 -Wall -Wextra -Werror -pedantic -pthread -o "$work/client-c" tes
 (cd tests/nemesis/client && go vet . && go build -o "$work/client-go" .)
 printf '#!/bin/sh\nexec ruby -W -I%s/bindings/ruby/lib %s/tests/nemesis/client.rb "$@"\n' "$PWD" "$PWD" >"$work/client-ruby"
 chmod +x "$work/client-ruby"
-cargo run -q --example nemesis -- "$work" "$seconds" "$seed" "$@"
+# Not by `cargo run`, which puts folders of its own builds before those that the clients load the library from.
+cargo build -q --example nemesis
+"${CARGO_TARGET_DIR:-target}/debug/examples/nemesis" "$work" "$seconds" "$seed" "$@"
