@@ -80,6 +80,13 @@ fn place(hash: u64) -> usize {
 }
 
 impl Redis {
+    /// For how long a denial is repeated; `None`: never. Where all go by one clock that is moved by hand, numbers
+    /// are exact at each instant.
+    fn repeats_denials(&self) -> Option<Span> {
+        let longest = self.options.config.deny_cache;
+        (longest > Span::ZERO && !self.tells_time()).then_some(longest)
+    }
+
     /// The denial of the same request that still stands.
     pub(super) fn denied(
         &self,
@@ -88,6 +95,7 @@ impl Redis {
         weights: &Weights,
     ) -> Option<Decision> {
         let wait = request.wait?;
+        self.repeats_denials()?;
         let hash = self.hash_of(named, request.key);
         let shard = self.shards[Redis::shard_at(hash)].lock();
         let denial = shard.denials.0.get(place(hash))?.as_ref()?;
@@ -114,9 +122,10 @@ impl Redis {
 impl Scene<'_> {
     /// A request without a semaphore was denied.
     pub fn remember_denial(&mut self, key: &Key, weights: Weights, trip: &Trip, answer: &Answer) {
-        let longest = self.redis.options.config.deny_cache;
-        // Where all go by one clock that is moved by hand, numbers are exact at each instant.
-        if longest == Span::ZERO || self.redis.tells_time() || key.bytes.len() > LONGEST_KEY {
+        let Some(longest) = self.redis.repeats_denials() else {
+            return;
+        };
+        if key.bytes.len() > LONGEST_KEY {
             return;
         }
         let line = self.shard.lines.get(key);

@@ -1,8 +1,10 @@
 //! The heartbeat: whatever is held or waits is said again before Redis forgets it, and what could not be
 //! said is tried again. Its questions overtake those of callers, so that a flood of these harms no
 //! permit.
+use std::collections::HashMap;
 use std::sync::Arc;
 
+use super::dice::Seeds;
 use super::lines::Then;
 use super::link::Failure;
 use super::question::Op;
@@ -24,6 +26,13 @@ pub(super) struct Unsaid {
     op: Op,
     at: Time,
     until: Time,
+}
+
+/// The keys whose times have come.
+#[allow(clippy::mutable_key_type)] // keys are told apart by what never changes
+pub(super) fn due_by(times: &HashMap<Arc<Key>, Time, Seeds>, now: Time) -> Vec<Arc<Key>> {
+    let due = times.iter().filter(|(_, at)| **at <= now);
+    due.map(|(key, _)| key.clone()).collect()
 }
 
 impl Redis {
@@ -95,13 +104,7 @@ impl Scene<'_> {
 
     /// Asks for waits, on the keys whose time has come.
     fn look_due(&mut self) -> Option<Time> {
-        let mut due = Vec::new();
-        for (key, next) in &self.shard.queues {
-            if *next <= self.now {
-                due.push(key.clone());
-            }
-        }
-        for key in due {
+        for key in due_by(&self.shard.queues, self.now) {
             let beat = self.look(&key);
             let next = self.now + self.redis.dice.about(beat);
             self.shard.queues.insert(key, next);

@@ -93,15 +93,16 @@ impl Scene<'_> {
     /// The answers to a move: those of the waits come last.
     pub fn moved(&mut self, key: &Arc<Key>, moved: Vec<Moved>, heard: &Heard) {
         self.line(key).moving = 0;
-        let first = heard.as_ref().map_or(0, Vec::len) - heard.as_ref().map_or(0, |_| moved.len());
+        let heard = heard.as_ref();
+        let answers = heard.map(|answers| &answers[answers.len() - moved.len()..]);
         for (i, one) in moved.into_iter().enumerate() {
-            let then = match heard {
+            let then = match answers {
                 Err(failure) if failure.not_executed() => Then::Stays(one.was),
                 Err(_) => Then::Stays(Answer {
                     booking: UNKNOWN.into(),
                     ..one.was
                 }),
-                Ok(answers) => match &answers[first + i] {
+                Ok(answers) => match &answers[i] {
                     answer if answer.outcome == Outcome::Stale => Then::Stays(one.was),
                     answer if answer.outcome == Outcome::Done => Then::Comes(answer.clone()),
                     answer => Then::Refused(answer.clone()),

@@ -4,6 +4,7 @@
 //! was lost is looked for before a booked time comes.
 use std::sync::Arc;
 
+use super::heartbeat::due_by;
 use super::lines::{Item, Line, Then};
 use super::ops::Stage;
 use super::question::Op;
@@ -140,13 +141,7 @@ impl Scene<'_> {
 
     /// Looks at what is booked, on the keys whose time has come. Answers when the next one's does.
     pub fn booked_due(&mut self) -> Option<Time> {
-        let mut due = Vec::new();
-        for (key, next) in &self.shard.looks {
-            if *next <= self.now {
-                due.push(key.clone());
-            }
-        }
-        for key in due {
+        for key in due_by(&self.shard.looks, self.now) {
             match self.see_booked(&key) {
                 Some(next) => drop(self.shard.looks.insert(key, next)),
                 None => drop(self.shard.looks.remove(&key)),
