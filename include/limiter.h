@@ -889,7 +889,7 @@ limiter_status limiter_renew(struct limiter_t *limiter,
 /*
  * Corrects an estimate: the permit's call used `actual_weight`, not the weight it asked for, as if
  * it had asked for that from the start. Less is given back, as far as time has not given it back
- * already, and in memory those who wait start earlier for it (see limiter_acquire()); more is
+ * already, and those who wait start earlier for it where they can (see limiter_acquire()); more is
  * charged, beyond the limit if need be, and later calls wait for it; those that have their time
  * already keep it. Applies to each limit that counts weight and that this call took from, except
  * semaphores (also where the request gave a weight for each limit: all of them are corrected to the

@@ -50,15 +50,16 @@ pub unsafe extern "C" fn limiter_renew(
 }
 
 /// Corrects an estimate: the permit's call used `actual_weight`, not the weight it asked for, as if it had
-/// asked for that from the start. Less is given back, as far as time has not given it back already, and in
-/// memory those who wait start earlier for it (see limiter_acquire()); more is charged, beyond the limit if
-/// need be, and later calls wait for it; those that have their time already keep it. Applies to each limit that counts weight and that this call took from, except semaphores (also
-/// where the request gave a weight for each limit: all of them are corrected to the same). Once for each
-/// permit, before it is released: after that LIMITER_STALE with no effect, and also, on a limiter without a
-/// semaphore, once the permit is forgotten, which is not before 1024 later ones were granted. A permit
-/// that is never settled stays at its estimate. What was used beyond it is taken when it is settled, whatever
-/// has come back since. Where no limit is there to correct, as with semaphores
-/// alone, LIMITER_OK with no effect. LIMITER_INVALID, with no effect, for more than 2^48.
+/// asked for that from the start. Less is given back, as far as time has not given it back already, and
+/// those who wait start earlier for it where they can (see limiter_acquire()); more is charged, beyond the
+/// limit if need be, and later calls wait for it; those that have their time already keep it. Applies to each
+/// limit that counts weight and that this call took from, except semaphores (also where the request gave a
+/// weight for each limit: all of them are corrected to the same). Once for each permit, before it is
+/// released: after that LIMITER_STALE with no effect, and also, on a limiter without a semaphore, once the
+/// permit is forgotten, which is not before 1024 later ones were granted. A permit that is never settled
+/// stays at its estimate. What was used beyond it is taken when it is settled, whatever has come back since.
+/// Where no limit is there to correct, as with semaphores alone, LIMITER_OK with no effect. LIMITER_INVALID,
+/// with no effect, for more than 2^48.
 ///
 /// # Safety
 /// See the header.

@@ -3,8 +3,8 @@
 //! The map:
 //! - [`decide`]: several limits together, which is what the backends call: [`Limits`](decide::Limits)
 //!   decide over a [`KeyState`](key::KeyState), commit a [`Booking`](booking::Booking), cancel, settle,
-//!   release; [`turn`]: those who wait; [`change`]: penalty, reset and other limits. [`ahead`] is the part of a key that only bookings
-//!   and penalties need; [`weights`] are what a request asks for.
+//!   release; [`turn`]: those who wait; [`change`]: penalty, reset and other limits. [`ahead`] is the part
+//!   of a key that only bookings and penalties need; [`weights`] are what a request asks for.
 //! - [`rule`]: one limit, of any kind; [`state`]: what it remembers of a key, and what an admission took.
 //! - one file for each kind: [`semaphore`], [`token_bucket`], [`interval_bucket`], [`pacer`],
 //!   [`sliding_log`], [`sliding_counter`], [`fixed_window`]. [`ledger`] keeps buckets from giving
