@@ -210,14 +210,13 @@ mod tests {
     use std::sync::atomic::AtomicU64;
 
     use super::*;
-    use crate::callback::Callbacks;
-    use crate::clock::Clock;
+
     use crate::decision::Status;
     use crate::limit::decide::Limits;
     use crate::limit::rule::{Limit, Rule};
     use crate::limit::semaphore::Semaphore;
     use crate::limit::time::Span;
-    use crate::memory::{Named, Options};
+    use crate::memory::Named;
     use crate::op::{Relay, Request, Weights};
     use crate::stats::Stats;
 
@@ -233,14 +232,7 @@ mod tests {
 
     impl Crowd {
         fn new(rule: Semaphore) -> Crowd {
-            let options = Options {
-                max_waiting: 2 * MANY as usize,
-                max_penalty: Span::secs(60),
-                lease: Span::secs(60),
-                numbers: Numbers::new(0),
-            };
-            let clock = Arc::new(Clock::virtual_clock());
-            let memory = Memory::new(clock, options, Arc::default(), Callbacks::new(None));
+            let memory = Memory::virtually(2 * MANY as usize);
             let limit = Limit {
                 rule: Rule::Semaphore(rule),
                 per_call: false,

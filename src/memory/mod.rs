@@ -82,6 +82,21 @@ pub struct Memory {
     closed: AtomicBool,
 }
 
+#[cfg(test)]
+impl Memory {
+    /// On a virtual clock of its own, for tests.
+    fn virtually(max_waiting: usize) -> Arc<Memory> {
+        let options = Options {
+            max_waiting,
+            max_penalty: Span::secs(60),
+            lease: Span::secs(60),
+            numbers: Numbers::new(0),
+        };
+        let clock = Arc::new(Clock::virtual_clock());
+        Memory::new(clock, options, Arc::default(), Callbacks::new(None))
+    }
+}
+
 impl Memory {
     pub fn new(
         clock: Arc<Clock>,

@@ -304,13 +304,12 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::callback::Callbacks;
-    use crate::clock::Clock;
+
     use crate::decision::Status;
     use crate::limit::rule::{Limit, Rule};
     use crate::limit::semaphore::Semaphore;
     use crate::limit::time::Span;
-    use crate::memory::{Memory, Options};
+    use crate::memory::Memory;
     use crate::op::Request;
 
     fn limits(version: u32) -> Limits {
@@ -353,14 +352,7 @@ mod tests {
 
     #[test]
     fn an_old_handle_waits_for_no_lock_of_its_family_where_the_key_is_up_to_date() {
-        let options = Options {
-            max_waiting: 1,
-            max_penalty: Span::secs(1),
-            lease: Span::secs(1),
-            numbers: Numbers::new(0),
-        };
-        let clock = Arc::new(Clock::virtual_clock());
-        let memory = Memory::new(clock, options, Arc::default(), Callbacks::new(None));
+        let memory = Memory::virtually(1);
         let of = |capacity| {
             let semaphore = Semaphore::new(capacity, Span::secs(1), true).unwrap();
             let limit = Limit {

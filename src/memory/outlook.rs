@@ -175,28 +175,19 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::callback::Callbacks;
-    use crate::clock::Clock;
+
     use crate::limit::decide::Limits;
     use crate::limit::rule::{Limit, Rule};
     use crate::limit::time::Span;
     use crate::limit::token_bucket::TokenBucket;
-    use crate::memory::{Memory, Named, Options};
+    use crate::memory::{Memory, Named};
     use crate::op::{Request, Sink};
-    use crate::permit::Numbers;
 
     const MANY: usize = 10 * SOME;
 
     /// Limits of a unit a second, and very many who wait.
     fn crowd() -> (Arc<Memory>, Arc<Named>) {
-        let options = Options {
-            max_waiting: 2 * MANY,
-            max_penalty: Span::secs(60),
-            lease: Span::secs(60),
-            numbers: Numbers::new(0),
-        };
-        let clock = Arc::new(Clock::virtual_clock());
-        let memory = Memory::new(clock, options, Arc::default(), Callbacks::new(None));
+        let memory = Memory::virtually(2 * MANY);
         let limit = Limit {
             rule: Rule::TokenBucket(TokenBucket::new(1, 1, Span::secs(1), false).unwrap()),
             per_call: false,

@@ -197,26 +197,17 @@ impl Scene<'_> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::{Arc, mpsc};
+    use std::sync::mpsc;
 
     use super::*;
-    use crate::clock::Clock;
+
     use crate::decision::Decision;
-    use crate::limit::time::Span;
-    use crate::memory::Options;
+
     use crate::op::{Relay, Sink};
-    use crate::permit::Numbers;
 
     #[test]
     fn who_was_told_before_a_bug_unwound_is_woken() {
-        let options = Options {
-            max_waiting: 1,
-            max_penalty: Span::secs(1),
-            lease: Span::secs(1),
-            numbers: Numbers::new(0),
-        };
-        let clock = Arc::new(Clock::virtual_clock());
-        let memory = Memory::new(clock, options, Arc::default(), Callbacks::new(None));
+        let memory = Memory::virtually(1);
         let (tell, told) = mpsc::channel();
         let then = {
             let memory = memory.clone();

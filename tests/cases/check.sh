@@ -5,7 +5,7 @@ set -u
 cd "$(dirname "$0")/../.." || exit 1
 out=$(mktemp -d)
 trap 'rm -rf "$out"' EXIT
-passed=0 failed=0
+. tests/support/table.sh
 
 # backend | file | name, for each test whose name has a number in it. What a test is run on is known by
 # where it stands: tests/c is run on Redis too as far as run.sh says so.
@@ -95,15 +95,4 @@ cell() { # ROW BACKEND
     grep -q "^$row " tests/cases/rows.txt || echo "rows.txt: no row $row" >>"$out/wrong"
 done
 
-cells=$(($(wc -l <tests/cases/rows.txt) * 2))
-[ ! -f "$out/wrong" ] || { cat "$out/wrong"; failed=$(wc -l <"$out/wrong"); }
-passed=$((cells - failed))
-[ -z "${CASES_WRITE:-}" ] || cp "$out/TABLE.md" tests/cases/TABLE.md
-if diff -u tests/cases/TABLE.md "$out/TABLE.md"; then
-    passed=$((passed + 1))
-else
-    failed=$((failed + 1))
-    echo "tests/cases/TABLE.md is out of date: CASES_WRITE=1 tests/cases/check.sh writes it"
-fi
-echo "cases: $passed passed, $failed failed"
-[ "$failed" -eq 0 ]
+judge_table cases $(($(wc -l <tests/cases/rows.txt) * 2)) "${CASES_WRITE:-}"

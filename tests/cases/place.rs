@@ -8,6 +8,7 @@ use limiter::limit::time::Span;
 use limiter::limiter::{LimitSpec, Limiter, spec};
 use limiter::op::{Request, Weights};
 
+pub use crate::support::limits::*;
 use crate::support::secs;
 use crate::support::server::Server;
 
@@ -79,34 +80,11 @@ macro_rules! on_both {
 }
 pub(crate) use on_both;
 
-pub fn limit(kind: u32, capacity: u64, refill: u64, period_us: u64) -> LimitSpec {
-    LimitSpec {
-        kind,
-        flags: 0,
-        capacity,
-        refill,
-        period_us,
-        lease_ms: 0,
-        burst_earn_permille: 500,
-        version: 0,
-        reserved: 0,
-    }
-}
-
-pub fn bucket(capacity: u64, refill: u64, period_us: u64) -> LimitSpec {
-    limit(spec::TOKEN_BUCKET, capacity, refill, period_us)
-}
-
-pub fn semaphore(capacity: u64) -> LimitSpec {
-    limit(spec::SEMAPHORE, capacity, 0, 0)
-}
-
 /// Its permits end after `lease_ms`.
 pub fn ending(capacity: u64, lease_ms: u32) -> LimitSpec {
     LimitSpec {
-        lease_ms,
         flags: spec::NO_RENEW,
-        ..semaphore(capacity)
+        ..leased(capacity, lease_ms)
     }
 }
 

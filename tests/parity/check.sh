@@ -5,7 +5,7 @@ set -u
 cd "$(dirname "$0")/../.." || exit 1
 out=$(mktemp -d)
 trap 'rm -rf "$out"' EXIT
-passed=0 failed=0
+. tests/support/table.sh
 
 # The sources of a binding, and what a call of function $2 looks like in them.
 sources() {
@@ -65,15 +65,4 @@ grep -v '^#' tests/parity/reasons.txt | sed 's/ .*//' | sort -u | while read -r 
     grep -qx "$function" "$out/functions" || echo "reasons.txt: no function $function" >>"$out/wrong"
 done
 
-cells=$(($(wc -l <"$out/functions") * $(echo $bindings | wc -w)))
-[ ! -f "$out/wrong" ] || { cat "$out/wrong"; failed=$(wc -l <"$out/wrong"); }
-passed=$((cells - failed))
-[ -z "${PARITY_WRITE:-}" ] || cp "$out/TABLE.md" tests/parity/TABLE.md
-if diff -u tests/parity/TABLE.md "$out/TABLE.md"; then
-    passed=$((passed + 1))
-else
-    failed=$((failed + 1))
-    echo "tests/parity/TABLE.md is out of date: PARITY_WRITE=1 tests/parity/check.sh writes it"
-fi
-echo "parity: $passed passed, $failed failed"
-[ "$failed" -eq 0 ]
+judge_table parity $(($(wc -l <"$out/functions") * $(echo $bindings | wc -w))) "${PARITY_WRITE:-}"

@@ -5,9 +5,10 @@ use limiter::client::{Client, ClientQueue};
 use limiter::config::Config;
 use limiter::decision::Decision;
 use limiter::limit::time::Span;
-use limiter::limiter::{LimitSpec, Limiter, spec};
+use limiter::limiter::{LimitSpec, Limiter};
 use limiter::op::{Request, Weights};
 
+pub use crate::support::limits::*;
 use crate::support::secs;
 
 pub const HOUR: u64 = 3_600_000_000;
@@ -34,36 +35,6 @@ pub fn open_with(url: &str, settings: &[(&str, &str)]) -> Arc<Client> {
 
 pub fn limiter(client: &Arc<Client>, name: &str, limits: &[LimitSpec]) -> Limiter {
     Limiter::new(client, name, limits).unwrap()
-}
-
-pub fn limit(kind: u32, capacity: u64, refill: u64, period_us: u64) -> LimitSpec {
-    LimitSpec {
-        kind,
-        flags: 0,
-        capacity,
-        refill,
-        period_us,
-        lease_ms: 0,
-        burst_earn_permille: 500,
-        version: 0,
-        reserved: 0,
-    }
-}
-
-pub fn bucket(capacity: u64, refill: u64, period_us: u64) -> LimitSpec {
-    limit(spec::TOKEN_BUCKET, capacity, refill, period_us)
-}
-
-pub fn semaphore(capacity: u64) -> LimitSpec {
-    limit(spec::SEMAPHORE, capacity, 0, 0)
-}
-
-/// A semaphore whose permits live for so long unless they are renewed.
-pub fn leased(capacity: u64, lease_ms: u32) -> LimitSpec {
-    LimitSpec {
-        lease_ms,
-        ..semaphore(capacity)
-    }
 }
 
 pub fn weigh(weight: u64) -> Request<'static> {

@@ -2,6 +2,7 @@
 //! dies with its handle, and with the test program however that ends.
 #![allow(dead_code)] // each test program uses a part
 pub mod cluster;
+pub mod limits;
 pub mod process;
 pub mod proxy;
 pub mod sentinel;

@@ -13,11 +13,12 @@ use std::time::Instant;
 
 use limiter::client::Client;
 use limiter::config::Config;
-use limiter::limiter::{LimitSpec, Limiter, spec};
+use limiter::limiter::Limiter;
 use limiter::op::{Request, Weights};
 
 use intervals::used;
 use member::Crowd;
+use support::limits::leased;
 use support::{eventually, ms, secs};
 use trouble::{Dice, Place};
 
@@ -90,7 +91,12 @@ fn story(clients: &std::path::Path, seconds: u64, seed: u64, topology: &str) {
     assert!(starts <= allowed, "{starts} starts where {allowed} may be");
 
     let client = Client::open(&place.url(), &Config::default()).unwrap();
-    let limiter = Limiter::new(&client, "held", &[held()]).unwrap();
+    let limiter = Limiter::new(
+        &client,
+        "held",
+        &[leased(CAPACITY, LEASE.as_millis() as u32)],
+    )
+    .unwrap();
     let nothing = Request {
         weights: Weights::Same(0),
         ..Request::TRY
@@ -109,18 +115,4 @@ fn story(clients: &std::path::Path, seconds: u64, seed: u64, topology: &str) {
         used.most,
         back.max(ms(1)),
     );
-}
-
-fn held() -> LimitSpec {
-    LimitSpec {
-        kind: spec::SEMAPHORE,
-        flags: 0,
-        capacity: CAPACITY,
-        refill: 0,
-        period_us: 0,
-        lease_ms: LEASE.as_millis() as u32,
-        burst_earn_permille: 500,
-        version: 0,
-        reserved: 0,
-    }
 }
