@@ -72,7 +72,7 @@ fuzz: ## feed RUNS=100000 random inputs to each of TARGETS, "calls settings repl
 	@tools/setup.sh test
 	tests/fuzz/run.sh "$(or $(RUNS),100000)" $(TARGETS)
 
-shuttle: ## run threads on the memory backend in SCHEDULES=10000 orders for each story of tests/interleavings
+shuttle: ## run threads on the memory backend in SCHEDULES=10000 orders for each story of tests/interleavings, and loom
 	LIMITER_SCHEDULES=$(or $(SCHEDULES),10000) $(CARGO) test -q --features shuttle --test interleavings
 
 soak: ## use the library for MINUTES=10, with leases, forks and cut connections; all it had comes back

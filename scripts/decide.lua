@@ -1,6 +1,6 @@
 -- Several limits together: src/limit/decide.rs, ahead.rs and key.rs, in Lua.
 -- A limit: {kind, rule, text, per_call, holds}.
--- A key: {states = one for each limit, booked, blocked, seq, epoch, epoch_until, parked, owed}.
+-- A key: {states = one for each limit, booked, blocked, seq, epoch, epoch_until, fill, parked, owed}.
 -- A booking: {at, seq, epoch, previous, charges}; of a limit that nothing was charged, false.
 local MAX_PARKED = 128
 local MAX_OWED = 64
@@ -37,7 +37,7 @@ end
 local function fresh_key(limits, now)
   return {
     states = fresh_states(limits, now), booked = 0, blocked = 0, seq = 0, epoch = epoch_of(limits, 0),
-    epoch_until = 0, told = 0, parked = {}, owed = {}, seen = now, skew = 0, version = 0, opened = 0, params = '', from = false,
+    epoch_until = 0, fill = 0, told = 0, parked = {}, owed = {}, seen = now, skew = 0, version = 0, opened = 0, params = '', from = false,
     stepped = false, people = nil, era = nil,
   }
 end
@@ -88,6 +88,11 @@ local function decide(limits, key, now, weights, nothing)
   return 'far', index, at
 end
 
+-- What buckets of former limits owe is not paid by the time that pays for what is taken now.
+local function taken(key, now, at)
+  if key.epoch_until > now then key.epoch_until = max(key.epoch_until, at + key.fill) end
+end
+
 local function commit(limits, key, now, at, weights)
   local charges = {}
   local booking = {at = at, seq = 0, epoch = key.epoch, previous = 0, charges = charges}
@@ -95,6 +100,7 @@ local function commit(limits, key, now, at, weights)
     local weight = weights[i]
     charges[i] = weight > 0 and limit.kind.charge(limit.rule, key.states[i], now, at, weight)
   end
+  taken(key, now, at)
   if at > now then
     key.seq = key.seq + 1
     booking.previous, booking.seq = key.booked, key.seq
@@ -184,6 +190,7 @@ local function settle(limits, key, now, booking, actual)
       end
     end
   end
+  taken(key, now, now)
 end
 
 -- Settled at less while there are bookings ahead, a charge gives back no more than those do not count on. The
@@ -223,8 +230,10 @@ local function penalize(key, now, till)
   if till > now then key.blocked = max(key.blocked, till) end
 end
 
-local function next_epoch(limits, key, needed)
+local function next_epoch(limits, key, now, needed, fill)
   key.epoch = epoch_of(limits, fmod(key.epoch, EPOCHS) + 1)
+  if key.epoch_until <= now then key.fill = 0 end
+  key.fill = max(key.fill, fill)
   key.epoch_until = max(key.epoch_until, needed)
   key.parked, key.owed = {}, {}
 end
@@ -241,15 +250,16 @@ local function reset(limits, key, now)
   local needed = rates_fresh_at(limits, key)
   key.states = fresh_states(limits, now)
   key.booked, key.blocked = 0, 0
-  next_epoch(limits, key, needed)
+  next_epoch(limits, key, now, needed, 0)
 end
 
 -- Makes a key that was used under the limits `from`, of the same shape, one of these limits.
 local function reconfigure(limits, from, key, now)
   local base = base_of(key, now)
   local needed = rates_fresh_at(from, key)
-  local changed = false
+  local changed, fill = false, 0
   for i, limit in ipairs(limits) do
+    if limit.kind.fill then fill = max(fill, limit.kind.fill(from[i].rule)) end
     if limit.text ~= from[i].text then
       changed = true
       -- It may have been forgotten, or not: that makes no difference.
@@ -260,7 +270,7 @@ local function reconfigure(limits, from, key, now)
       end
     end
   end
-  if changed then next_epoch(limits, key, needed) end
+  if changed then next_epoch(limits, key, now, needed, fill) end
 end
 
 -- Limit, remaining, reset_after and index: of the limit at `index`, or of the tightest.

@@ -25,9 +25,13 @@ local function interval_time(p, units)
   return div_ceil(units, p.refill) * p.period
 end
 
+local function fill(p)
+  return interval_time(p, p.capacity)
+end
+
 local function fresh_at(p, s)
   local full = s[2] + interval_time(p, s[1])
-  if p.empty then full = full + min(2 * interval_time(p, p.capacity), MAX_AHEAD) end
+  if p.empty then full = full + min(2 * fill(p), MAX_AHEAD) end
   return max(full, s[5])
 end
 
@@ -110,6 +114,6 @@ end
 
 kinds.I = {
   takes = 4, size = 5, charge_size = 8, text = text, parse = parse, limit = limit, fresh = fresh,
-  fresh_at = fresh_at, wait = wait, charge = charge, undo = undo, figures = figures, lower = lower, owes = owes,
+  fill = fill, fresh_at = fresh_at, wait = wait, charge = charge, undo = undo, figures = figures, lower = lower, owes = owes,
   raise = raise, reconfigure = reconfigure,
 }

@@ -20,6 +20,10 @@ local function pacer_earned(p, level)
   return (level - rest) / p.earn * 1000 + div_ceil(rest * 1000, p.earn)
 end
 
+local function fill(p)
+  return pacer_earned(p, tick_ceil(p.full_us, p.full_rem))
+end
+
 local function fresh_at(p, s)
   local quiet = max(tick_ceil(s[1], s[2]), tick_ceil(s[7], s[8]))
   return max(quiet, s[6] + pacer_earned(p, tick_ceil(s[3], s[4])))
@@ -172,6 +176,6 @@ local function reconfigure(p, from, s, now, base)
 end
 
 kinds.P = {
-  takes = 4, size = 9, charge_size = 21, limit = limit, fresh = fresh, fresh_at = fresh_at, wait = wait,
+  takes = 4, size = 9, charge_size = 21, limit = limit, fill = fill, fresh = fresh, fresh_at = fresh_at, wait = wait,
   charge = charge, undo = undo, lower = lower, raise = raise, figures = figures, reconfigure = reconfigure,
 }

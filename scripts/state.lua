@@ -1,7 +1,7 @@
 -- A key as text: one Redis string with everything that is decided by arithmetic.
 --   1;kept opened epoch;version;limits;seen;state;...
 -- and if any of it is not 0, or there is a semaphore
---   ;skew booked blocked seq epoch_until;parked
+--   ;skew booked blocked seq epoch_until told fill;parked
 -- and with a semaphore
 --   ;held queued dead fence ticket grace longest ends kept;era
 -- (see holders.lua). The key is there until after kept, unless it gets lost. limits is the parameters' text
@@ -87,7 +87,7 @@ local function parse_key(text, limits, mine)
   if not from then return nil end
   local version, params = match(mine, '^(%d+);(.*)$')
   local key = {
-    states = {}, booked = 0, blocked = 0, seq = 0, epoch = epoch + 0, epoch_until = 0, told = 0,
+    states = {}, booked = 0, blocked = 0, seq = 0, epoch = epoch + 0, epoch_until = 0, fill = 0, told = 0,
     parked = {}, owed = {}, seen = 0, skew = 0, version = 0, opened = opened + 0, params = params, from = false, stepped = false, people = nil,
     era = nil,
   }
@@ -113,12 +113,12 @@ local function parse_key(text, limits, mine)
   end
   if #parts == count + 1 and not holders_of then return key end
   if #parts ~= count + (holders_of and 6 or 4) then return nil end
-  local more = checked(parts[count + 2], 6)
+  local more = checked(parts[count + 2], 7)
   -- Both are of the limits that they were made under.
   key.parked = parse_parked(parts[count + 3], key.from or limits)
   key.owed = parse_owed(parts[count + 4], key.from or limits)
   if not more or not key.parked or not key.owed then return nil end
-  key.skew, key.booked, key.blocked, key.seq, key.epoch_until, key.told = unpack(more)
+  key.skew, key.booked, key.blocked, key.seq, key.epoch_until, key.told, key.fill = unpack(more)
   if holders_of then
     key.people, key.era = checked(parts[count + 5], 9), parts[count + 6]
     if not key.people or #key.era ~= 16 or find(key.era, '%X') then return nil end
@@ -136,8 +136,8 @@ local function key_text(key, limits, kept)
     end
   end
   if key.people or key.skew + key.booked + key.blocked + key.seq + key.epoch_until > 0 or parked ~= '' then
-    text = text .. format(';%d %d %d %d %d %d;%s;%s', key.skew, key.booked, key.blocked, key.seq, key.epoch_until,
-      key.told, parked, owed)
+    text = text .. format(';%d %d %d %d %d %d %d;%s;%s', key.skew, key.booked, key.blocked, key.seq, key.epoch_until,
+      key.told, key.fill, parked, owed)
   end
   if key.people then text = text .. ';' .. spaced(key.people) .. ';' .. key.era end
   return format('1;%016d %016d %016d;%d;%s;%016d%s', kept, key.opened, key.epoch, key.version, key.params,

@@ -27,9 +27,13 @@ local function fresh(p, now)
   return {now, 0, 0, 0, 0, 0}
 end
 
+local function fill(p)
+  return tick_ceil(p.full_us, p.full_rem)
+end
+
 local function fresh_at(p, s)
   local full = tick_ceil(s[1], s[2])
-  if p.empty then full = full + min(2 * tick_ceil(p.full_us, p.full_rem), MAX_AHEAD) end
+  if p.empty then full = full + min(2 * fill(p), MAX_AHEAD) end
   return max(full, s[6])
 end
 
@@ -126,6 +130,6 @@ end
 
 kinds.T = {
   takes = 4, size = 6, charge_size = 10, text = text, parse = parse, limit = limit, fresh = fresh,
-  fresh_at = fresh_at, wait = wait, charge = charge, undo = undo, figures = figures, lower = lower,
+  fill = fill, fresh_at = fresh_at, wait = wait, charge = charge, undo = undo, figures = figures, lower = lower,
   raise = raise, owes = owes, reconfigure = reconfigure,
 }

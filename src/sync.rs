@@ -13,6 +13,7 @@ use shuttle::sync as locks;
 use std::sync as locks;
 
 pub use locks::MutexGuard;
+pub use std::sync::atomic;
 
 thread_local! {
     static HAND_OVER: RefCell<Option<Box<dyn Fn()>>> = const { RefCell::new(None) };

@@ -1,6 +1,6 @@
 //! What few keys have: bookings ahead, penalties, cancelled bookings that others came after.
 use crate::limit::decide::Booking;
-use crate::limit::time::Time;
+use crate::limit::time::{Span, Time};
 
 /// Most cancelled bookings that a key remembers in order to undo them exactly.
 const MAX_PARKED: usize = 128;
@@ -13,8 +13,11 @@ pub struct Ahead {
     pub seq: u64,
     /// Bookings of another epoch mean nothing any more.
     pub epoch: u32,
-    /// Until then a booking of another epoch might come to be settled.
+    /// Until then a booking of another epoch might come to be settled, and other limits do not find the key as
+    /// new.
     epoch_until: Time,
+    /// How long buckets of epochs that are not over take to fill.
+    fill: Span,
     /// Cancelled, but others have booked since.
     parked: Vec<Parked>,
 }
@@ -65,9 +68,22 @@ impl Ahead {
         }
     }
 
-    pub fn next_epoch(&mut self, needed: Time) {
+    pub fn next_epoch(&mut self, now: Time, needed: Time, fill: Span) {
         self.epoch = self.epoch.wrapping_add(1);
+        if self.epoch_until <= now {
+            self.fill = Span::ZERO;
+        }
+        self.fill = self.fill.max(fill);
         self.epoch_until = self.epoch_until.max(needed);
         self.parked.clear();
+    }
+
+    /// Something is taken at `at`. What buckets of former limits owe is not paid by the time that pays for
+    /// this, else limits changed back and forth would yield more than any of them: those buckets would be full
+    /// when nothing was taken for as long as they take to fill.
+    pub fn taken(&mut self, now: Time, at: Time) {
+        if self.epoch_until > now {
+            self.epoch_until = self.epoch_until.max(at + self.fill);
+        }
     }
 }

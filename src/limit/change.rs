@@ -2,7 +2,7 @@
 use crate::limit::bounds::MAX_AHEAD;
 use crate::limit::decide::{KeyState, Limits};
 use crate::limit::rule::Kind;
-use crate::limit::time::Time;
+use crate::limit::time::{Span, Time};
 
 impl Limits {
     /// Admits nothing before `until`. Bookings that are made stay.
@@ -21,7 +21,7 @@ impl Limits {
         let ahead = key.ahead_mut();
         ahead.booked_until = Time(0);
         ahead.blocked_until = Time(0);
-        ahead.next_epoch(needed);
+        ahead.next_epoch(now, needed, Span::ZERO);
     }
 
     /// Nothing changes for a key that comes from those limits to these.
@@ -48,7 +48,9 @@ impl Limits {
             }
         }
         if !self.same_rules(from) {
-            key.ahead_mut().next_epoch(needed);
+            let fill = from.limits().iter().map(|limit| limit.rule.fill()).max();
+            key.ahead_mut()
+                .next_epoch(now, needed, fill.unwrap_or_default());
         }
     }
 

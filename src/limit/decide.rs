@@ -245,6 +245,9 @@ impl Limits {
             previous: Time(0),
             charges,
         };
+        if let Some(ahead) = &mut key.ahead {
+            ahead.taken(now, at);
+        }
         if at > now {
             let ahead = key.ahead_mut();
             booking.previous = ahead.book(at);
@@ -361,6 +364,9 @@ impl Limits {
             } else if actual > weight && current {
                 limit.rule.raise(state, now, base, charge, actual);
             }
+        }
+        if let Some(ahead) = &mut key.ahead {
+            ahead.taken(now, now);
         }
     }
 

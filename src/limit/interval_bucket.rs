@@ -83,9 +83,14 @@ impl IntervalBucket {
     pub fn fresh_at(&self, state: Filling) -> Time {
         let full_again = self.full_at(state);
         if self.starts_empty {
-            return full_again + Span(2 * self.time_for(self.capacity).0).min(MAX_AHEAD);
+            return full_again + Span(2 * self.fill().0).min(MAX_AHEAD);
         }
         full_again
+    }
+
+    /// How long it takes from empty to full.
+    pub fn fill(&self) -> Span {
+        self.time_for(self.capacity)
     }
 
     /// How long `units` take to come.

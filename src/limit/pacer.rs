@@ -96,6 +96,11 @@ impl Pacer {
         quiet.max(state.drip + self.time_to_earn(state.level.ceil()))
     }
 
+    /// How long it takes to earn a whole burst.
+    pub fn fill(&self) -> Span {
+        self.time_to_earn(self.full.ceil())
+    }
+
     /// How long it takes to earn back `level`. What would take longer than [`MAX_AHEAD`] is forgotten
     /// by then: so every state has an end.
     fn time_to_earn(&self, level: u64) -> Span {

@@ -121,6 +121,16 @@ impl Rule {
         }
     }
 
+    /// How long an empty bucket takes to be full.
+    pub fn fill(&self) -> Span {
+        match self {
+            Rule::TokenBucket(rule) => rule.fill(),
+            Rule::IntervalBucket(rule) => rule.fill(),
+            Rule::Pacer(rule) => rule.fill(),
+            _ => Span::ZERO,
+        }
+    }
+
     /// From then on the state is worth no more than a fresh one and may be forgotten.
     pub fn fresh_at(&self, state: &State) -> Time {
         let fresh = match (self, state.plain()) {

@@ -79,6 +79,11 @@ impl TokenBucket {
         Tick::at(now)
     }
 
+    /// How long it takes from empty to full.
+    pub fn fill(&self) -> Span {
+        Span(self.full.ceil())
+    }
+
     /// When it is full, if nothing more is taken.
     pub fn full_at(&self, tat: Tick) -> Time {
         Time(tat.ceil())
@@ -88,7 +93,7 @@ impl TokenBucket {
     /// twice the time it takes to fill, or for ten years.
     pub fn fresh_at(&self, tat: Tick) -> Time {
         if self.starts_empty {
-            return self.full_at(tat) + Span(2 * self.full.ceil()).min(MAX_AHEAD);
+            return self.full_at(tat) + Span(2 * self.fill().0).min(MAX_AHEAD);
         }
         self.full_at(tat)
     }

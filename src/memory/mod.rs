@@ -10,6 +10,7 @@
 mod admit;
 mod census;
 mod held;
+mod key_count;
 mod keys;
 mod leave;
 mod line;

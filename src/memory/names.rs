@@ -5,13 +5,14 @@
 use crate::sync::Mutex;
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, Hasher, RandomState};
-use std::sync::atomic::{AtomicU64, Ordering, fence};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use siphasher::sip128::{Hash128, Hasher128, SipHasher13};
 
 use crate::limit::decide::Limits;
+use crate::memory::key_count::KeyCount;
 use crate::permit::Numbers;
 
 /// Limits under a name. Equal ones are the same object.
@@ -30,7 +31,7 @@ pub struct Named {
     first: Option<Arc<Named>>,
     family: Arc<Family>,
     /// Keys that are stored under the number alone: they keep it from being dropped, too.
-    plain_keys: AtomicU64,
+    plain_keys: KeyCount,
 }
 
 /// All limits of one name and the same kinds: they share their keys' state.
@@ -64,12 +65,12 @@ impl Named {
 
     /// A key is stored under the number.
     pub(super) fn count_key(&self) {
-        self.plain_keys.fetch_add(1, Ordering::Relaxed);
+        self.plain_keys.count();
     }
 
     /// It is no more.
     pub(super) fn uncount_key(&self) {
-        self.plain_keys.fetch_sub(1, Ordering::Release);
+        self.plain_keys.uncount();
     }
 
     pub(super) fn rank(&self) -> u64 {
@@ -211,7 +212,7 @@ impl Names {
                 .first()
                 .map(|one| one.first.clone().unwrap_or_else(|| one.clone())),
             family: family.clone(),
-            plain_keys: AtomicU64::new(0),
+            plain_keys: KeyCount::new(),
         });
         members.push(Arc::downgrade(&named));
         drop(members);
@@ -276,11 +277,8 @@ impl Families {
         self.seen_number = number + 1;
         let family = named.family.clone();
         let mut members = family.members.lock();
-        let used = Arc::strong_count(named) > 1;
-        // What was done by whoever dropped theirs comes before what is read now.
-        fence(Ordering::Acquire);
-        let kept = used || named.plain_keys.load(Ordering::Acquire) > 0;
-        if !kept && (members.len() == 1 || !named.is_newest()) {
+        let handles = || Arc::strong_count(named) - 1;
+        if named.plain_keys.is_unused(handles) && (members.len() == 1 || !named.is_newest()) {
             members.retain(|member| member.as_ptr() != Arc::as_ptr(named));
             self.by_number.remove(&number);
         }

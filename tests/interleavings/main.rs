@@ -1,6 +1,8 @@
 //! The memory backend under a scheduler that picks which thread goes on at every lock: a wait, a permit and a
 //! queue have to come out right in any order. Needs the feature "shuttle"; `make shuttle` runs it. A failure
 //! prints the order of the threads; SHUTTLE_AGAIN=<file with it> tells it again.
+mod atomics;
+
 use std::sync::Arc;
 
 use limiter::callback::Callbacks;
@@ -18,6 +20,11 @@ use limiter::queue::Queue;
 use limiter::stats::Stats;
 use shuttle::sync::Mutex;
 use shuttle::thread;
+
+/// Of what atomics.rs takes from the library.
+mod sync {
+    pub use loom::sync::atomic;
+}
 
 const SECOND: Span = Span::secs(1);
 const LEASE: Span = Span::secs(10);

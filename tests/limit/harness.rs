@@ -20,9 +20,12 @@ pub const HOUR: u64 = 3_600 * SEC;
 pub const START: Time = Time(1_767_225_600_123_457);
 
 /// So many random cases. A failure prints its input; nothing is written beside the sources.
+/// So many, or LIMITER_TIMES as many.
 pub fn cases(cases: u32) -> ProptestConfig {
+    let times = std::env::var("LIMITER_TIMES").map_or(1, |times| times.parse().unwrap());
     ProptestConfig {
-        cases,
+        cases: cases * times,
+        max_global_rejects: 1_024 * times,
         failure_persistence: None,
         ..ProptestConfig::default()
     }

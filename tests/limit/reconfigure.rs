@@ -291,3 +291,24 @@ fn a_shorter_period_does_not_pay_several_refills_at_once() {
         assert_eq!(key.drain(), 1);
     }
 }
+
+/// One and the same time does not pay for what was taken under both limits.
+#[test]
+fn what_other_limits_owe_is_not_paid_by_the_time_that_pays_for_these() {
+    for rule in [bucket, |n, m, period| interval(n, m, period, false)] {
+        let (slow, small) = (rule(13, 2, 13 * SEC), rule(3, 3, 20 * SEC));
+        let mut key = Key::of(slow.clone());
+        key.take(8).ok();
+        let mut sum = 8;
+        for _ in 0..30 {
+            reopened(small.clone(), &mut key);
+            sum += key.drain();
+            key.advance(20 * SEC);
+            key.forget_if_fresh();
+        }
+        reopened(slow, &mut key);
+        sum += key.drain();
+        // As much as the quicker of the two brings, and what was there at first.
+        assert!(sum <= 13 + 30 * 20 * 2 / 13, "{sum}");
+    }
+}
