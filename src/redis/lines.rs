@@ -19,6 +19,9 @@ use crate::sync::{Condvar, Mutex, hand_over};
 /// Most questions in one call, so that the server is not held up by it.
 const MOST: usize = 64;
 
+/// The same, of equal tries in a row where the script decides them all at once.
+const MOST_EQUAL: usize = 512;
+
 /// What is known of a key while something is under way on it.
 #[derive(Default)]
 pub(super) struct Line {
@@ -61,6 +64,17 @@ impl Item {
     /// By a handle's key.
     fn is_of(&self, key: &Key) -> bool {
         Arc::ptr_eq(&self.key.named, &key.named)
+    }
+
+    /// It takes what is there, or nothing.
+    fn is_try(&self) -> bool {
+        matches!(
+            &self.ops[..],
+            [Op::Book {
+                wait: Some(Span::ZERO),
+                ..
+            }]
+        )
     }
 
     pub fn may_repeat(&self) -> bool {
@@ -199,9 +213,15 @@ impl Scene<'_> {
         if changes(&first) {
             return Some(vec![self.with_moves(first)]);
         }
-        let with_first = |item: &Item| item.is_of(&first.key) && !changes(item);
-        let more = line.queue.iter().take(MOST - 1);
-        let count = more.take_while(|item| with_first(item)).count();
+        let mut in_a_row = first.key.named.target.runs() && first.is_try();
+        let mut decided = 1;
+        let with_first = |item: &&Item| {
+            in_a_row = in_a_row && item.ops == first.ops;
+            decided += usize::from(!in_a_row);
+            item.is_of(&first.key) && !changes(item) && decided <= MOST
+        };
+        let more = line.queue.iter().take(MOST_EQUAL - 1);
+        let count = more.take_while(with_first).count();
         let more: Vec<Item> = line.queue.drain(..count).collect();
         let items = [first].into_iter().chain(more);
         Some(items.map(|item| self.leaves_the_line(item)).collect())

@@ -8,11 +8,12 @@ use limiter::clock::Clock;
 use limiter::config::{Config, Own};
 use limiter::decision::{Decision, Status};
 use limiter::limit::decide::Limits;
+use limiter::limit::interval_bucket::IntervalBucket;
 use limiter::limit::rule::{Limit, Rule};
 use limiter::limit::semaphore::Semaphore;
 use limiter::limit::time::Span;
 use limiter::limit::token_bucket::TokenBucket;
-use limiter::op::{Relay, Request, Sink};
+use limiter::op::{Relay, Request, Sink, Weights};
 use limiter::redis::link::{Failure, Silence};
 use limiter::redis::{self, Carrier, Dice, Flight, Named, Options, Redis, World};
 
@@ -36,32 +37,47 @@ impl Carrier for Kept {
 const SLOW: Span = Span::millis(400);
 const TIMEOUT: Span = Span::millis(250);
 
-/// What becomes of a call with this wait that stood in line behind a slow one: the time left to its answer
-/// when it is sent, or what its caller was told instead.
-fn behind_a_slow_call(rule: Rule, wait: Option<Span>) -> Result<Span, Status> {
-    let (clock, kept) = (Arc::new(Clock::virtual_clock()), Arc::<Kept>::default());
-    let world = World {
-        clock: clock.clone(),
-        dice: Dice::seeded(1),
-        carrier: Some(kept.clone()),
-        without: None,
-    };
-    let config = Config::default();
-    let options = Options {
-        link: redis::settings("redis://nowhere", &config).unwrap(),
-        config,
-        fork_generation: 0,
-    };
-    let redis = Redis::on(world, options, Arc::default(), Callbacks::new(None));
-    let limit = Limit {
-        rule,
-        per_call: false,
-    };
-    let limits = Limits::new(vec![limit], 0).unwrap();
-    let named = redis.limiter(b"line", limits, Arc::<Own>::default());
-    let told = Arc::<Mutex<Vec<Decision>>>::default();
-    let ask = |wait| {
-        let told = told.clone();
+/// One limiter on such a carrier, and what its callers were told.
+struct Lined {
+    clock: Arc<Clock>,
+    kept: Arc<Kept>,
+    redis: Arc<Redis>,
+    named: Arc<Named>,
+    told: Arc<Mutex<Vec<Decision>>>,
+}
+
+impl Lined {
+    fn new(rule: Rule) -> Lined {
+        let (clock, kept) = (Arc::new(Clock::virtual_clock()), Arc::<Kept>::default());
+        let world = World {
+            clock: clock.clone(),
+            dice: Dice::seeded(1),
+            carrier: Some(kept.clone()),
+            without: None,
+        };
+        let config = Config::default();
+        let options = Options {
+            link: redis::settings("redis://nowhere", &config).unwrap(),
+            config,
+            fork_generation: 0,
+        };
+        let redis = Redis::on(world, options, Arc::default(), Callbacks::new(None));
+        let limit = Limit {
+            rule,
+            per_call: false,
+        };
+        let limits = Limits::new(vec![limit], 0).unwrap();
+        Lined {
+            named: redis.limiter(b"line", limits, Arc::<Own>::default()),
+            clock,
+            kept,
+            redis,
+            told: Arc::default(),
+        }
+    }
+
+    fn ask(&self, weight: u64, wait: Option<Span>) {
+        let told = self.told.clone();
         let then = Box::new(move |decision| told.lock().unwrap().push(decision));
         let sink = Sink::Relay(Relay {
             then,
@@ -69,30 +85,76 @@ fn behind_a_slow_call(rule: Rule, wait: Option<Span>) -> Result<Span, Status> {
             queue: None,
         });
         let request = Request {
+            weights: Weights::Same(weight),
             wait,
             ..Request::TRY
         };
-        assert_eq!(
-            redis.acquire(&named, &request, sink).status,
-            Status::Pending
-        );
-    };
-    ask(None);
-    let mut flight = kept.0.lock().unwrap().pop().expect("the first call");
-    flight.next().expect("it is sent");
-    ask(wait);
-    assert!(
-        kept.0.lock().unwrap().is_empty(),
-        "the second stands in line"
-    );
-    clock.show(clock.now() + SLOW);
-    flight.heard(Err(Failure::Ambiguous(Silence::Timeout)), false);
-    told.lock().unwrap().clear();
-    let sent = flight.next();
-    match told.lock().unwrap().first() {
-        Some(decision) => Err(decision.status),
-        None => Ok(sent.expect("it is sent").deadline.since(clock.now())),
+        let begun = self.redis.acquire(&self.named, &request, sink);
+        assert_eq!(begun.status, Status::Pending);
     }
+
+    /// The call that was made, under way.
+    fn sent(&self) -> Flight {
+        let mut flight = self.kept.0.lock().unwrap().pop().expect("a call");
+        flight.next().expect("it is sent");
+        flight
+    }
+
+    fn is_idle(&self) -> bool {
+        self.kept.0.lock().unwrap().is_empty()
+    }
+}
+
+/// It has no answer.
+fn unheard(flight: &mut Flight) {
+    flight.heard(Err(Failure::Ambiguous(Silence::Timeout)), false);
+}
+
+/// What becomes of a call with this wait that stood in line behind a slow one: the time left to its answer
+/// when it is sent, or what its caller was told instead.
+fn behind_a_slow_call(rule: Rule, wait: Option<Span>) -> Result<Span, Status> {
+    let lined = Lined::new(rule);
+    lined.ask(1, None);
+    let mut flight = lined.sent();
+    lined.ask(1, wait);
+    assert!(lined.is_idle(), "the second stands in line");
+    lined.clock.show(lined.clock.now() + SLOW);
+    unheard(&mut flight);
+    lined.told.lock().unwrap().clear();
+    let sent = flight.next();
+    match lined.told.lock().unwrap().first() {
+        Some(decision) => Err(decision.status),
+        None => Ok(sent.expect("it is sent").deadline.since(lined.clock.now())),
+    }
+}
+
+/// How many of those who stand in line go with the next call.
+fn go_together(rule: Rule, weights: impl Iterator<Item = u64>) -> usize {
+    let lined = Lined::new(rule);
+    lined.ask(1, Some(Span::ZERO));
+    let mut flight = lined.sent();
+    weights.for_each(|weight| lined.ask(weight, Some(Span::ZERO)));
+    unheard(&mut flight);
+    flight.next().expect("the next call");
+    lined.told.lock().unwrap().clear();
+    unheard(&mut flight);
+    lined.told.lock().unwrap().len()
+}
+
+/// A script that decides one after another would hold the server up.
+#[test]
+fn as_many_go_together_as_the_script_decides_at_once() {
+    let bucket = || Rule::TokenBucket(TokenBucket::new(9, 1, Span::secs(1), false).unwrap());
+    let interval = IntervalBucket::new(9, 1, Span::secs(1), false).unwrap();
+    assert_eq!(go_together(bucket(), (0..999).map(|_| 2)), 512);
+    assert_eq!(go_together(bucket(), (0..300).map(|_| 2)), 300);
+    assert_eq!(go_together(bucket(), (0..999).map(|n| 1 + n % 2)), 64);
+    assert_eq!(
+        go_together(bucket(), (0..999).map(|n| 1 + n / 300)),
+        300 + 63
+    );
+    let rule = Rule::IntervalBucket(interval);
+    assert_eq!(go_together(rule, (0..999).map(|_| 2)), 64);
 }
 
 #[test]
