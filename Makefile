@@ -35,7 +35,7 @@ FILL = sed -e 's|@PREFIX@|$(PREFIX)|g' \
 	-e 's|@FULL_LIBDIR@|$(LIBDIR)|g' -e 's|@FULL_INCLUDEDIR@|$(INCLUDEDIR)|g' \
 	-e 's|@VERSION@|$(VERSION)|g' -e 's|@ABI@|$(ABI)|g'
 
-.PHONY: help build demo test sim differential fuzz shuttle soak nemesis check bench abi header install uninstall clean
+.PHONY: help build demo test sim differential backends fuzz shuttle soak nemesis check bench abi header install uninstall clean
 
 help: ## list the targets (default)
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/\1|\2/p' Makefile | \
@@ -67,6 +67,11 @@ check: ## the fast tests for development: format, lints, unit tests
 differential: ## compare memory, scripts and exact fractions in DECISIONS=1000000; one failure again: SEED=7 DECISIONS=1
 	LIMITER_DECISIONS=$(or $(DECISIONS),1000000) LIMITER_SEED=$(SEED) \
 		$(CARGO) test -q --profile fast --test differential -- --nocapture
+
+backends: ## compare memory and Redis in SEEDS=1000 random stories of calls; one of them again: SEED=7
+	@tools/setup.sh test
+	LIMITER_SEEDS=$(or $(SEEDS),1000) LIMITER_SEED=$(SEED) \
+		$(CARGO) test -q --profile fast --test backends -- --nocapture
 
 fuzz: ## feed RUNS=100000 random inputs to each of TARGETS, "calls settings replies"
 	@tools/setup.sh test

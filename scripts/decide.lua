@@ -93,12 +93,14 @@ local function taken(key, now, at)
   if key.epoch_until > now then key.epoch_until = max(key.epoch_until, at + key.fill) end
 end
 
-local function commit(limits, key, now, at, weights)
+-- `was`: what it took when it was booked before.
+local function commit(limits, key, now, at, weights, was)
   local charges = {}
   local booking = {at = at, seq = 0, epoch = key.epoch, previous = 0, charges = charges}
   for i, limit in ipairs(limits) do
     local weight = weights[i]
-    charges[i] = weight > 0 and limit.kind.charge(limit.rule, key.states[i], now, at, weight)
+    local since = was and was.charges[i] and limit.kind.since and limit.kind.since(was.charges[i]) or now
+    charges[i] = weight > 0 and limit.kind.charge(limit.rule, key.states[i], since, at, weight)
   end
   taken(key, now, at)
   if at > now then
@@ -169,6 +171,13 @@ local function decide_again(limits, key, now, was, weights)
   local outcome, index, at = decide(limits, key, now, weights, false)
   if key.blocked <= was and (outcome == 'never' or at > was) then return 'later', index, was end
   return outcome, index, at
+end
+
+-- A key that was forgotten since counts its epochs anew: it has nothing of the booking, unless that used more.
+local function follow(key, booking)
+  if booking.epoch > key.epoch and floor(booking.epoch / EPOCHS) == floor(key.epoch / EPOCHS) then
+    booking.epoch = key.epoch
+  end
 end
 
 -- The key was reset since, under the same rules.

@@ -413,7 +413,7 @@ function holders_of.begin(limits, key, known, now, answer, next_arg, next_weight
       pump()
       return refuse(outcome, index, at, weights)
     end
-    local booking = commit(limits, key, now, at, rates)
+    local booking = commit(limits, key, now, at, rates, was)
     for i, limit in ipairs(limits) do
       if limit.holds then booking.charges[i] = was.charges[i] end
     end

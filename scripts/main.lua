@@ -72,13 +72,13 @@ local function next_arg()
   return ARGV[arg - 1]
 end
 
--- What was taken back to be booked again, in order: its time, or false.
+-- What was taken back to be booked again, in order, or false.
 local lifted = {}
 
 local function lift_next(limits)
   local booking = parse_booking(next_arg(), limits)
   local done = booking ~= nil and lift(limits, key, now, booking)
-  lifted[#lifted + 1] = done and booking.at
+  lifted[#lifted + 1] = done and booking
   dirty = dirty or done
   return done
 end
@@ -206,11 +206,11 @@ else
     local weights = next_weights()
     if not was then return answer('S', nil, 0) end
     if #key.owed > 0 then repay(limits, key, now) end
-    local outcome, index, at = decide_again(limits, key, now, was, weights)
-    if outcome == 'never' or outcome == 'far' or (wait >= 0 and at > max(was, now + wait)) then
+    local outcome, index, at = decide_again(limits, key, now, was.at, weights)
+    if outcome == 'never' or outcome == 'far' or (wait >= 0 and at > max(was.at, now + wait)) then
       return refuse(outcome, index, at)
     end
-    local booking = commit(limits, key, now, at, weights)
+    local booking = commit(limits, key, now, at, weights, was)
     return answer('O', nil, at - now, at, 0, 0, booking_text(booking))
   end
 
@@ -224,7 +224,9 @@ end
 
 function ops.S()
   local booking, actual = parse_booking(next_arg(), limits), next_arg() + 0
-  if not booking or is_reset(key, booking) then return answer('S', nil, 0) end
+  if not booking then return answer('S', nil, 0) end
+  follow(key, booking)
+  if is_reset(key, booking) then return answer('S', nil, 0) end
   local less = false
   for _, charge in ipairs(booking.charges) do less = less or (charge and charge[1] > actual) end
   settle(limits, key, now, booking, actual)

@@ -24,9 +24,14 @@ local function fill(p)
   return pacer_earned(p, tick_ceil(p.full_us, p.full_rem))
 end
 
-local function fresh_at(p, s)
+local function pacer_good_at(p, s)
   local quiet = max(tick_ceil(s[1], s[2]), tick_ceil(s[7], s[8]))
   return max(quiet, s[6] + pacer_earned(p, tick_ceil(s[3], s[4])))
+end
+
+-- A slot within the microsecond before a call keeps its fraction, so the key is not as new then.
+local function fresh_at(p, s)
+  return max(pacer_good_at(p, s), tick_ceil(s[1], s[2]) + (s[2] > 0 and 1 or 0))
 end
 
 -- The level at `now`, and what is carried: it falls in quiet times only.
@@ -113,6 +118,18 @@ local function lower(p, s, base, c, actual)
   s[9] = turn + 1
 end
 
+-- Once nothing is behind it, it could give something back.
+local function owes(p, c, actual, now)
+  local after = {}
+  for i = 1, 9 do after[i] = c[12 + i] end
+  return actual < c[1] and fresh_at(p, after) > now
+end
+
+-- When it was first asked for.
+local function since(c)
+  return c[2]
+end
+
 local function pacer_raised(us, rem, xus, xrem, most, n)
   local rus, rrem = tick_add(us, rem, xus, xrem, n)
   rus, rrem = tick_min(rus, rrem, most, 0)
@@ -159,7 +176,7 @@ local function figures(p, s, now, at)
     lus, lrem = tick_sub(p.full_us, p.full_rem, lus, lrem, p.n)
     free = brings(lus, lrem, p.n, p.p)
   end
-  return p.burst + div_ceil(p.n, p.p), free + slots, max(0, fresh_at(p, s) - at)
+  return p.burst + div_ceil(p.n, p.p), free + slots, max(0, pacer_good_at(p, s) - at)
 end
 
 local function reconfigure(p, from, s, now, base)
@@ -176,6 +193,7 @@ local function reconfigure(p, from, s, now, base)
 end
 
 kinds.P = {
-  takes = 4, size = 9, charge_size = 21, limit = limit, fill = fill, fresh = fresh, fresh_at = fresh_at, wait = wait,
-  charge = charge, undo = undo, lower = lower, raise = raise, figures = figures, reconfigure = reconfigure,
+  takes = 4, size = 9, charge_size = 21, limit = limit, fill = fill, fresh = fresh, fresh_at = fresh_at,
+  wait = wait, charge = charge, undo = undo, lower = lower, owes = owes, since = since, raise = raise, figures = figures,
+  reconfigure = reconfigure,
 }

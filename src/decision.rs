@@ -34,7 +34,7 @@ pub const DEGRADED: u32 = 1;
 /// [`Decision::flags`]: sent to the backend, and the answer lost, so it may have been charged there.
 pub const MAYBE_CHARGED: u32 = 2;
 
-/// [`Decision::index`]: no single limit is meant.
+/// [`Decision::index`]: there are no numbers, or no single limit is meant.
 pub const NO_LIMIT: u32 = u32::MAX;
 
 /// The answer to one request, with its numbers. Durations are microseconds.

@@ -247,7 +247,8 @@ pub struct limiter_decision {
     pub fence: u64,
     /// Whose `limit`, `remaining` and `reset_after_us` these are: a limit's position, from 0. Denied or
     /// never: the one that refused; of several, the one that takes longest. Otherwise the one with the
-    /// least remaining. LIMITER_NO_INDEX where there are no numbers, as with errors.
+    /// least remaining. LIMITER_NO_INDEX where there are no numbers: with errors, with PENDING, and where
+    /// the call was admitted after a wait, because they have changed since (limiter_peek() tells).
     pub index: u32,
     /// Pending: how many waited ahead when it was queued.
     pub queue_position: u32,

@@ -90,7 +90,13 @@ impl Pacer {
         }
     }
 
+    /// A slot within the microsecond before a call keeps its fraction, so the key is not as new then.
     pub fn fresh_at(&self, state: &Paced) -> Time {
+        let fraction = Span((state.next.rem > 0).into());
+        self.good_at(state).max(Time(state.next.ceil()) + fraction)
+    }
+
+    fn good_at(&self, state: &Paced) -> Time {
         let quiet = Time(state.next.ceil());
         let quiet = quiet.max(Time(state.envelope.ceil()));
         quiet.max(state.drip + self.time_to_earn(state.level.ceil()))
@@ -273,7 +279,7 @@ impl Pacer {
         Figures {
             limit: self.burst + self.rate.units().div_ceil(self.rate.period()),
             remaining: free + slots,
-            reset_after: self.fresh_at(state).since(at),
+            reset_after: self.good_at(state).since(at),
         }
     }
 

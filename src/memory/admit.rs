@@ -226,7 +226,6 @@ impl Scene<'_> {
         };
         match self.verdict(key, weights).outcome {
             Outcome::Later(at) => patience.is_none_or(|patience| at <= self.now + patience),
-            Outcome::Never => true,
             _ => false,
         }
     }
@@ -344,7 +343,7 @@ impl Scene<'_> {
         Decision {
             op,
             queue_position: ahead.try_into().unwrap_or(u32::MAX),
-            ..self.numbers(key, Status::Pending, None)
+            ..Decision::of(Status::Pending)
         }
     }
 

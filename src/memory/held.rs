@@ -353,7 +353,11 @@ impl Scene<'_> {
 
     fn settle_held(&mut self, keys: &mut Keys, serial: u64, actual: u64) -> Option<()> {
         let key = self.holder(keys, serial)?;
-        self.serve(key);
+        match key.named.is_newest() {
+            true => self.serve(key),
+            // What was taken under other limits is settled no more, whoever is the first to call.
+            false => self.pump(key),
+        }
         let held = self
             .book
             .held

@@ -242,7 +242,7 @@ impl Memory {
             scene.open().map_or_else(
                 |closed| closed,
                 |()| {
-                    scene.reset(keys, id);
+                    scene.reset(keys, named, id);
                     Status::Ok
                 },
             )

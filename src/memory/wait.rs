@@ -250,7 +250,7 @@ impl Scene<'_> {
             user_data: wait.user_data,
             waited_us: self.now.since(wait.since).0,
             fence,
-            ..self.numbers(key, Status::Ok, None)
+            ..Decision::of(Status::Ok)
         };
         self.stats.granted.add(1);
         if !self.deliver(wait.sink, decision) {
@@ -271,7 +271,7 @@ impl Scene<'_> {
                     ..self.refusal(key, &wait.weights, verdict)
                 }
             }
-            _ => self.numbers(key, status, None),
+            _ => Decision::of(status),
         };
         let decision = Decision {
             op: self.memory.numbers.make(self.book.index, serial),

@@ -47,7 +47,7 @@ impl Scene<'_> {
     }
 
     /// Makes a key as new: permits on it end, and those who wait are decided anew, in their order.
-    pub fn reset(&mut self, keys: &mut Keys, id: KeyId) {
+    pub fn reset(&mut self, keys: &mut Keys, named: &Arc<Named>, id: KeyId) {
         let mut key = keys.find(id, &self.memory.names);
         if let Some(key) = &mut key {
             self.serve(key);
@@ -56,7 +56,15 @@ impl Scene<'_> {
         self.book.recent.forget(|spent| spent.key() == id);
         self.book.paced.forget(id, self.book.next_serial);
         self.book.paced.drop_ended(ENDED);
-        let Some(key) = key else { return };
+        let Some(key) = key else {
+            if named.limits.starts_empty() {
+                // It fills from now on, as one that is not forgotten.
+                let key = Key::fresh(id, named.current(), self.now);
+                self.insert(keys, key);
+            }
+            return;
+        };
+        self.adopt(key, named);
         key.named.limits.reset(&mut key.state, self.now);
         let Some(live) = &mut key.live else { return };
         self.stats.in_flight.sub(live.permits.len() as u64);

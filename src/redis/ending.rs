@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use super::heartbeat::AGAIN;
-use super::ops::{Stage, Wait, numbers};
+use super::ops::{Stage, Wait};
 use super::{Redis, Scene, Shard};
 use crate::callback;
 use crate::decision::{Decision, Status};
@@ -30,7 +30,6 @@ impl Scene<'_> {
         let mut decision = Decision::of(status);
         match std::mem::replace(&mut wait.stage, Stage::Asked) {
             Stage::Booked(answer) => {
-                decision = numbers(&answer, status);
                 if held.is_none() {
                     self.give_back(&key, answer);
                 }
@@ -41,7 +40,10 @@ impl Scene<'_> {
         }
         if let Some(held) = held {
             match held.map(|held| self.unhold(held)) {
-                Some(held) => self.say_cancel(&key, held.id, held.ends),
+                Some(held) => {
+                    self.say_cancel(&key, held.id, held.ends);
+                    self.sooner(&key);
+                }
                 None => self.give_up_id(serial),
             }
         }

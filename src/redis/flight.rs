@@ -8,6 +8,7 @@ use redis::Value;
 
 use super::lines::Item;
 use super::link::{Call, Class, Failure, Lane, Silence};
+use super::named::Rules;
 use super::wire::{Answer, Era, Head, Holding, Malformed, Reply, Told};
 use super::{Key, Named, Redis, Rule};
 use crate::config::Level;
@@ -49,8 +50,8 @@ pub struct Flight {
     /// What is queued on the key is sent by whoever leads.
     leads: bool,
     trip: Trip,
-    /// When its limiter was opened, as the call says.
-    told: Option<Told>,
+    /// What the call is decided under, and when that was opened, as it says.
+    told: Option<(Arc<Rules>, Told)>,
     /// Times the call came too late.
     late: u32,
 }
@@ -160,8 +161,8 @@ impl Flight {
                 ..
             })) => {
                 learn(server);
-                if let Some(told) = self.told {
-                    self.key.named.target.learn(told, server);
+                if let Some((rules, told)) = &self.told {
+                    rules.target.learn(*told, server);
                 }
                 self.trip.era = era;
                 self.land(Ok(answers));
@@ -180,7 +181,7 @@ impl Flight {
     /// The answer to a call. A semaphore's has an era.
     fn read(&self, value: &Value, count: usize) -> Result<Reply, Malformed> {
         match Reply::read(value, count)? {
-            Reply::Done { era: None, .. } if self.key.named.life.is_some() => {
+            Reply::Done { era: None, .. } if self.key.named.limits.holds() => {
                 Err(Malformed("no era".into()))
             }
             reply => Ok(reply),
@@ -227,9 +228,9 @@ impl Flight {
                 not_after: None,
             },
         };
-        let named = &self.key.named;
-        let mut batch = match &named.life {
-            None => named.target.batch(head),
+        let rules = self.key.named.current();
+        let mut batch = match &rules.life {
+            None => rules.target.batch(head),
             Some(life) => {
                 let known = redis.at(redis.shard_of(&self.key), |scene| scene.known(&self.key));
                 let known = known.filter(|_| redis.keeps(Rule::TellsEra));
@@ -243,7 +244,7 @@ impl Flight {
                     life: life.wait,
                     tells_unheard: !redis.options.link.endpoint.is_cluster(),
                 };
-                named.target.holding(head, holding)
+                rules.target.holding(head, holding)
             }
         };
         let ops = self.items.iter().flat_map(|item| &item.ops);
@@ -255,10 +256,12 @@ impl Flight {
         }
         self.trip.deadline = deadline;
         let class = batch.class();
-        self.told = Some(batch.told());
+        let told = batch.told();
+        let call = batch.on(&self.key.bytes);
+        self.told = Some((rules, told));
         Outgoing {
             lane: self.lane,
-            call: batch.on(&self.key.bytes),
+            call,
             deadline,
             class,
         }

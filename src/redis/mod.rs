@@ -67,7 +67,7 @@ use crate::config::{ClockKind, Config, Level, Own};
 use crate::decision::Status;
 use crate::fork::Lent;
 use crate::limit::decide::Limits;
-use crate::limit::time::{Span, Time};
+use crate::limit::time::Time;
 use crate::op::Wakes;
 use crate::permit::{Numbers, Operations, Recent};
 use crate::queue::{Queue, Queues};
@@ -82,7 +82,7 @@ use held::{Held, Terms};
 use lines::{Item, Line};
 use link::Lane;
 use local::Local;
-use named::Key;
+use named::{Families, Key};
 use offset::Offset;
 use open::Open;
 use ops::Wait;
@@ -142,6 +142,7 @@ pub struct Redis {
     offset: Offset,
     /// How many limiters were made.
     opened: AtomicU64,
+    families: Families,
     /// Where notes of this client's waits are published.
     channel: String,
     listening: AtomicBool,
@@ -262,6 +263,7 @@ impl Redis {
             local: Local::new(dice.id(0)),
             offset: Offset::default(),
             opened: AtomicU64::new(0),
+            families: Families::default(),
             channel: keys::channel(&options.config.prefix, dice.id(0)),
             dice,
             without,
@@ -283,13 +285,17 @@ impl Redis {
         let lease = limits.lease().unwrap_or(self.options.config.lease);
         let target = Target::new(&self.options.config.prefix, name, &limits);
         self.opened.fetch_add(1, Ordering::Relaxed);
+        let life = limits.holds().then(|| match self.tells_time() {
+            true => Life::of_one_clock(lease),
+            false => Life::new(lease),
+        });
+        let number = self.number_of(&target);
+        let target = || target.opened(self.openings.open());
+        let (family, rules) = self.families.open(number, &limits, life, target);
         let named = Arc::new(Named {
-            life: limits.holds().then(|| match self.tells_time() {
-                true => Life::of_one_clock(lease),
-                false => Life::new(lease),
-            }),
-            number: self.number_of(&target),
-            target: target.opened(self.openings.open()),
+            number,
+            rules,
+            family,
             stand_in: self.local.stand_in(&self.options.config, name, &limits),
             limits,
             own,
@@ -458,10 +464,6 @@ impl Redis {
     /// The wall clock of this process, for those who ask; no decision depends on it.
     pub fn clock_now(&self) -> Time {
         self.clock.now()
-    }
-
-    fn max_penalty(&self, span: Span) -> Span {
-        span.min(self.options.config.max_penalty)
     }
 }
 

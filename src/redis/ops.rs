@@ -191,16 +191,19 @@ impl Scene<'_> {
     pub fn grant(&mut self, serial: u64, answer: Answer) {
         let wait = &self.shard.waits[&serial];
         let key = wait.key.clone();
-        let waited = match wait.waited {
-            true => self.now.since(wait.since),
-            false => Span::ZERO,
+        // What it was told when its time was booked, or with others, is not so any more.
+        let mut decision = match wait.waited {
+            true => Decision::of(Status::Ok),
+            false => numbers(&answer, Status::Ok),
         };
-        let mut decision = numbers(&answer, Status::Ok);
-        decision.waited_us = waited.0;
-        decision.reset_after_us = decision.reset_after_us.saturating_sub(answer.retry_after.0);
+        if wait.waited {
+            decision.waited_us = self.now.since(wait.since).0;
+        }
         let held = wait.hold.as_ref().and_then(|hold| hold.held);
         let moving = matches!(wait.stage, Stage::Moving(_));
-        decision.fence = answer.fence;
+        if key.named.holds(&wait.weights) {
+            decision.fence = answer.fence;
+        }
         if let Some(held) = held {
             decision.permit = self.start(held);
         } else if !answer.booking.is_empty() {

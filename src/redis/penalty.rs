@@ -39,7 +39,7 @@ impl Penalty {
 
 /// What a key goes by in a note.
 pub(super) fn place(key: &Key) -> Box<str> {
-    let mut keys = key.named.target.names().keys(&key.bytes);
+    let mut keys = key.named.rules.target.names().keys(&key.bytes);
     let name = keys.next().expect("it is stored somewhere");
     redis::Script::new(&name).get_hash().into()
 }

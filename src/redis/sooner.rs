@@ -67,13 +67,17 @@ impl Scene<'_> {
     pub fn with_sooner(&mut self, item: Item) -> Item {
         let Item { key, mut ops, .. } = item;
         let now = self.now;
+        let soonest = match self.redis.tells_time() {
+            true => now,
+            false => now + AT_ONCE,
+        };
         for serial in self.booked_on(&key) {
             self.wait_due(serial);
         }
         let mut moved = Vec::new();
         for serial in self.booked_on(&key) {
             let wait = self.shard.waits.get_mut(&serial).expect("it is booked");
-            if wait.due.is_none_or(|due| due < now + AT_ONCE) {
+            if wait.due.is_none_or(|due| due < soonest) {
                 continue;
             }
             let Stage::Booked(was) = &wait.stage else {
@@ -171,10 +175,11 @@ impl Scene<'_> {
         Some(now + EVERY)
     }
 
-    /// What is booked under other limits of the same name is booked again under these.
+    /// What is booked or waits under other limits of the same name goes by these.
     fn adopt(&mut self, named: &Arc<Named>) {
         let of = |(key, line): (&Arc<Key>, &Line)| {
-            let theirs = key.named.number == named.number && !line.booked.is_empty();
+            let waits = !line.booked.is_empty() || !line.queued.is_empty();
+            let theirs = key.named.number == named.number && waits;
             theirs.then(|| key.bytes.clone())
         };
         let meant: Vec<Box<[u8]>> = self.shard.lines.iter().filter_map(of).collect();
@@ -188,10 +193,8 @@ impl Scene<'_> {
 impl Redis {
     /// A name has got a handle with other limits.
     pub(super) fn adopts(&self, named: &Arc<Named>) {
-        if !named.limits.holds() {
-            for index in 0..self.shards.len() {
-                self.at(index, |scene| scene.adopt(named));
-            }
+        for index in 0..self.shards.len() {
+            self.at(index, |scene| scene.adopt(named));
         }
     }
 }

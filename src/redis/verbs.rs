@@ -76,16 +76,17 @@ impl Redis {
             return Err(Status::Overloaded);
         }
         // A thread waits by itself, but a lease ends by itself.
-        if !matches!(sink, Sink::Thread(_)) || named.life.is_some() {
+        if !matches!(sink, Sink::Thread(_)) || named.limits.holds() {
             self.timer.ready()?;
         }
         let (shard, key) = self.key(named, request.key);
         self.at(shard, |scene| {
             scene.open()?;
-            let hold = named.life.map(|life| {
+            let rules = named.current();
+            let hold = rules.life.map(|life| {
                 let terms = Terms {
                     lease: request.lease.unwrap_or(life.lease),
-                    renew: request.renew && named.limits.renews(),
+                    renew: request.renew && rules.renews,
                     tell: request.tell_lost,
                 };
                 Hold::new(self.dice.id(shard), terms)
@@ -182,7 +183,8 @@ impl Redis {
                 let mut decision = numbers(&answer, Status::Ok);
                 decision.retry_after_us = answer.retry_after.0;
                 if !answer.booking.is_empty() {
-                    decision.permit = scene.permit(key, answer.booking, kind == Calls::Pace);
+                    let ahead = kind == Calls::Pace && answer.retry_after > Span::ZERO;
+                    decision.permit = scene.permit(key, answer.booking, ahead);
                 }
                 decision
             }
@@ -260,7 +262,7 @@ impl Redis {
     /// Lets nothing start on a key for `length`, at most the client's longest penalty. A running penalty
     /// is not shortened.
     pub fn penalize(&self, named: &Arc<Named>, key: &[u8], length: Span) -> Status {
-        let length = self.max_penalty(length);
+        let length = length.min(self.options.config.max_penalty);
         let status = self.change(named, key, Op::Penalize(length));
         if let Some((memory, part)) = self.part_here(named, status) {
             memory.penalize(&part, key, length);

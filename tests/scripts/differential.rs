@@ -369,6 +369,7 @@ impl Run {
         let found = self.ask(at.now, |batch| batch.settle(&made.text, actual));
         // What was taken under other rules, of a key that was forgotten since, corrects nothing.
         if same_rules(&made.limits, &at.limits) {
+            made.booking.follow(&at.key);
             at.limits
                 .settle(&mut at.key, at.now, &mut made.booking, actual);
         }
