@@ -213,7 +213,7 @@ impl Scene<'_> {
         if changes(&first) {
             return Some(vec![self.with_moves(first)]);
         }
-        let mut in_a_row = first.key.named.target.runs() && first.is_try();
+        let mut in_a_row = first.key.named.current().target.runs() && first.is_try();
         let mut decided = 1;
         let with_first = |item: &&Item| {
             in_a_row = in_a_row && item.ops == first.ops;
