@@ -2,6 +2,8 @@
 -- A limit: {kind, rule, text, per_call, holds}.
 -- A key: {states = one for each limit, booked, blocked, seq, epoch, epoch_until, fill, parked, owed}.
 -- A booking: {at, seq, epoch, previous, charges}; of a limit that nothing was charged, false.
+-- What is parked: cancelled bookings in a row, as one: it has the charges of all, time and number of the last,
+-- what was before the first, and under `first` that one's number.
 local MAX_PARKED = 128
 local MAX_OWED = 64
 
@@ -107,6 +109,9 @@ local function commit(limits, key, now, at, weights, was)
     key.seq = key.seq + 1
     booking.previous, booking.seq = key.booked, key.seq
     key.booked = at
+  elseif key.seq > 0 then
+    -- All that was booked before is over: what follows does not follow that.
+    key.seq, key.parked = key.seq + 1, {}
   end
   return booking
 end
@@ -116,44 +121,80 @@ local function undo(limits, key, booking)
     local charge = booking.charges[i]
     if charge and not limit.holds then limit.kind.undo(limit.rule, key.states[i], charge) end
   end
-  key.booked, key.seq = booking.previous, key.seq - 1
+  key.booked, key.seq = booking.previous, booking.first - 1
 end
 
-local function park(key, now, booking)
-  local kept = {}
-  for _, parked in ipairs(key.parked) do
-    if parked.at > now then kept[#kept + 1] = parked end
-  end
-  kept[#kept + 1] = booking
-  if #kept > MAX_PARKED then
-    local first = 1
-    for i, parked in ipairs(kept) do
-      if parked.seq < kept[first].seq then first = i end
+-- Charges that are undone as those of two bookings in a row are; nil: there are none.
+local function join(limits, earlier, later)
+  local charges = {}
+  for i, limit in ipairs(limits) do
+    local a, b = earlier[i], later[i]
+    if limit.holds then
+      charges[i] = false
+    elseif a and b then
+      charges[i] = limit.kind.join(limit.rule, a, b)
+      if not charges[i] then return nil end
+    else
+      charges[i] = a or b
     end
-    table.remove(kept, first)
   end
-  key.parked = kept
+  return charges
+end
+
+-- Takes out what is parked with this number.
+local function take_parked(key, field, number)
+  for i, parked in ipairs(key.parked) do
+    if parked[field] == number then return table.remove(key.parked, i) end
+  end
+end
+
+-- With its neighbours, if they can be joined. While a penalty lasts nothing has passed yet.
+local function park(limits, key, now, booking)
+  if key.blocked <= now then
+    for i = #key.parked, 1, -1 do
+      if key.parked[i].at <= now then table.remove(key.parked, i) end
+    end
+  end
+  local run = booking
+  for _, side in ipairs({{'seq', run.first - 1}, {'first', run.seq + 1}}) do
+    local other = take_parked(key, side[1], side[2])
+    if other then
+      local earlier, later = other, run
+      if side[1] == 'first' then earlier, later = run, other end
+      local charges = join(limits, earlier.charges, later.charges)
+      if charges then
+        run = {
+          at = later.at, seq = later.seq, epoch = later.epoch, previous = earlier.previous, charges = charges,
+          first = earlier.first,
+        }
+      else
+        key.parked[#key.parked + 1] = other
+      end
+    end
+  end
+  key.parked[#key.parked + 1] = run
+  if #key.parked > MAX_PARKED then
+    local first = 1
+    for i, parked in ipairs(key.parked) do
+      if parked.first < key.parked[first].first then first = i end
+    end
+    table.remove(key.parked, first)
+  end
 end
 
 -- Takes back what a booking that is not due yet took of rates.
 local function cancel_rates(limits, key, now, booking)
   -- A key that was lost and came to be anew knows nothing of the booking.
   if booking.epoch ~= key.epoch or booking.seq > key.seq or booking.at > key.booked then return end
+  booking.first = booking.seq
   if booking.seq ~= key.seq then
-    park(key, now, booking)
+    park(limits, key, now, booking)
     return
   end
   local newest = booking
   while newest do
     undo(limits, key, newest)
-    local next = nil
-    for i, parked in ipairs(key.parked) do
-      if parked.seq == key.seq then
-        next = table.remove(key.parked, i)
-        break
-      end
-    end
-    newest = next
+    newest = take_parked(key, 'seq', key.seq)
   end
 end
 

@@ -50,6 +50,12 @@ local function undo(p, s, c)
   end
 end
 
+-- Of the same window.
+local function join(p, a, b)
+  if b[2] ~= b[3] or b[2] ~= a[2] then return nil end
+  return {a[1] + b[1], a[2], a[3], a[4]}
+end
+
 local function window_adjust(p, s, base, c, actual)
   actual = min(actual, WINDOW_MAX)
   for i = 1, #s, 2 do
@@ -80,6 +86,6 @@ end
 
 kinds.W = {
   takes = 3, charge_size = 4, limit = limit, parse = parse, fresh = fresh, fresh_at = fresh_at, wait = wait,
-  charge = charge, undo = undo, figures = figures, reconfigure = reconfigure, lower = window_adjust,
+  charge = charge, undo = undo, join = join, figures = figures, reconfigure = reconfigure, lower = window_adjust,
   raise = window_adjust,
 }

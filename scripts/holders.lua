@@ -2,8 +2,8 @@
 -- KEYS: 2 what ends, 'h' and the id of a permit, 'w' and that of a wait, or 'd' and one that was given up
 -- while an earlier request for it may still be under way: scored by when that is over. 3 the queue, ids by
 -- ticket: first in, first out. 4 who they are: by id, "weights;fence;channel;deadline;booking": weights
--- are what it holds, or what it asked for; deadline is that of a wait (0: none); booking is what a granted
--- id took.
+-- are what it holds, or what it asked for; deadline is that of a wait (0: none), also of one that was granted;
+-- booking is what a granted id took.
 -- ARGV: 4 the caller's longest lease; 5 claim, 6 allowance, 7 life of a wait, in microseconds; 8 the
 -- caller's channel; 9 the era of the permits it holds here, or ''; 10 a fresh era; 11 is 1 if PUBLISH tells
 -- when nobody hears: in a cluster others than this server's own listeners may. Operations:
@@ -146,10 +146,10 @@ function holders_of.begin(limits, key, known, now, answer, next_arg, next_weight
   end
 
   -- Makes it a holder, until its time after the booking's.
-  local function hold(id, weights, to, booking, span)
+  local function hold(id, weights, to, booking, span, deadline)
     local text = booking_text(booking)
     people[FENCE] = max(people[FENCE] + 1, now)
-    remember(id, weights, people[FENCE], to, 0, text)
+    remember(id, weights, people[FENCE], to, deadline, text)
     ends('h' .. id, max(now, booking.at) + span)
     people[HELD] = people[HELD] + 1
     return text
@@ -186,7 +186,7 @@ function holders_of.begin(limits, key, known, now, answer, next_arg, next_weight
         tell(one.channel, 'D', head)
       else
         local booking = commit(limits, key, now, max(at, now), weights)
-        hold(head, weights, one.channel, booking, claim)
+        hold(head, weights, one.channel, booking, claim, one.deadline)
         tell(one.channel, 'G', head)
         unheard[head] = alive
       end
@@ -329,7 +329,7 @@ function holders_of.begin(limits, key, known, now, answer, next_arg, next_weight
     local latest = wait < 0 and math.huge or now + wait
     if outcome == 'admit' or (outcome == 'later' and at <= latest) then
       local booking = commit(limits, key, now, at, weights)
-      local text = hold(id, weights, channel, booking, span + allowance)
+      local text = hold(id, weights, channel, booking, span + allowance, wait < 0 and 0 or latest)
       return answer('O', nil, at - now, at, people[FENCE], 0, text)
     end
     if outcome ~= 'release' or wait == 0 or soonest(weights) > latest then
@@ -388,6 +388,23 @@ function holders_of.begin(limits, key, known, now, answer, next_arg, next_weight
   -- What was taken back to be booked again: who holds it, and what it was.
   local lifted = {}
 
+  local function of_rates(weights)
+    local rates = {}
+    for i, limit in ipairs(limits) do rates[i] = limit.holds and 0 or weights[i] end
+    return rates
+  end
+
+  -- Of the semaphores it holds its part all the while.
+  local function book_again(id, one, was, at, rates)
+    local booking = commit(limits, key, now, at, rates, was)
+    for i, limit in ipairs(limits) do
+      if limit.holds then booking.charges[i] = was.charges[i] end
+    end
+    local text = booking_text(booking)
+    remember(id, one.weights, one.fence, one.channel, one.deadline, text)
+    return text
+  end
+
   function ops.V()
     local id = next_arg()
     local one = score('h', id) and who(id)
@@ -398,27 +415,20 @@ function holders_of.begin(limits, key, known, now, answer, next_arg, next_weight
     return answer(done and 'O' or 'S', nil, 0)
   end
 
-  -- Of the semaphores it holds its part all the while.
   function ops.W()
     local it, wait = lifted[next_arg() + 0], tonumber(next_arg())
     local weights = next_weights()
     if not it then return answer('S', nil, 0) end
     if #key.owed > 0 then repay(limits, key, now) end
     local id, one, was = unpack(it)
-    local rates = {}
-    for i, limit in ipairs(limits) do rates[i] = limit.holds and 0 or weights[i] end
+    local rates = of_rates(weights)
     local outcome, index, at = decide_again(limits, key, now, was.at, rates)
     if outcome == 'never' or outcome == 'far' or (wait >= 0 and at > max(was.at, now + wait)) then
       drop_holder(id, one)
       pump()
       return refuse(outcome, index, at, weights)
     end
-    local booking = commit(limits, key, now, at, rates, was)
-    for i, limit in ipairs(limits) do
-      if limit.holds then booking.charges[i] = was.charges[i] end
-    end
-    local text = booking_text(booking)
-    remember(id, one.weights, one.fence, one.channel, 0, text)
+    local text = book_again(id, one, was, at, rates)
     return answer('O', nil, at - now, at, one.fence, 0, text)
   end
 
@@ -448,14 +458,56 @@ function holders_of.begin(limits, key, known, now, answer, next_arg, next_weight
         booking.charges[i] = {weights[i]}
       end
     end
-    local text = hold(id, weights, channel, booking, span + allowance)
+    local text = hold(id, weights, channel, booking, span + allowance, 0)
     return answer('O', nil, 0, now, people[FENCE], 0, text)
   end
 
   local holders = {}
 
-  -- All permits end; who waits is decided anew. The era stays, so that a holder's renewal finds that out.
-  function holders.reset()
+  -- The permits whose time has not come: id, who, booking and end, in the order in which they were granted.
+  local function booked_ahead()
+    local found, members = {}, call('ZRANGE', E, 0, -1, 'WITHSCORES')
+    for n = 1, #members, 2 do
+      if sub(members[n], 1, 1) == 'h' then
+        local id = sub(members[n], 2)
+        local one = who(id)
+        local booking = parse_booking(one.booking, limits)
+        if booking and booking.at > now then
+          found[#found + 1] = {id, one, booking, tonumber(members[n + 1])}
+        end
+      end
+    end
+    table.sort(found, function(a, b) return a[2].fence < b[2].fence end)
+    return found
+  end
+
+  -- What is booked to start in a penalty, and what is behind it, is booked anew in its order, whosever it is.
+  function holders.put_off()
+    if key.booked <= now then return end
+    local booked, early = booked_ahead(), false
+    for _, it in ipairs(booked) do early = early or it[3].at < key.blocked end
+    if not early then return end
+    for i = #booked, 1, -1 do cancel_rates(limits, key, now, booked[i][3]) end
+    if #key.owed > 0 then repay(limits, key, now) end
+    for _, it in ipairs(booked) do
+      local id, one, was, till = unpack(it)
+      local rates = of_rates(one.weights)
+      local outcome, _, at = decide(limits, key, now, rates, false)
+      if outcome == 'never' or outcome == 'far' or (one.deadline > 0 and at > one.deadline) then
+        drop_holder(id, one)
+        tell(one.channel, 'D', id)
+      else
+        book_again(id, one, was, at, rates)
+        ends('h' .. id, max(till, till + at - was.at))
+      end
+    end
+    pump()
+  end
+
+  -- All permits end; who waits is decided anew, and first those whose booked time had not come: they go back
+  -- to the head of the queue. The era stays, so that a holder's renewal finds that out.
+  function holders.reset(booked_until)
+    local again = booked_until > now and booked_ahead() or {}
     for _, member in ipairs(call('ZRANGE', E, 0, -1)) do
       if sub(member, 1, 1) == 'h' then
         call('ZREM', E, member)
@@ -463,6 +515,16 @@ function holders_of.begin(limits, key, known, now, answer, next_arg, next_weight
       end
     end
     people[HELD], people[GRACE], changed = 0, 0, true
+    local head = call('ZRANGE', Q, 0, 0, 'WITHSCORES')[2]
+    local ticket = (head and tonumber(head) or people[TICKET] + 1) - #again
+    if #again > 0 and people[QUEUED] == 0 then begun[3] = true end
+    for i, it in ipairs(again) do
+      local id, one = it[1], it[2]
+      call('ZADD', Q, show(ticket + i - 1), id)
+      remember(id, one.weights, 0, one.channel, one.deadline, '')
+      ends('w' .. id, now + life)
+      people[QUEUED] = people[QUEUED] + 1
+    end
     key.epoch_until = max(key.epoch_until, now + people[LONGEST] + allowance)
     pump()
   end

@@ -68,6 +68,13 @@ local function undo(p, s, c)
   s[1], s[2] = max(0, s[1] - c[2]) + c[3], c[4]
 end
 
+local function join(p, a, b)
+  local c, taken = {unpack(b)}, a[2] + b[2]
+  c[1], c[2] = a[1] + b[1], max(0, taken - b[3])
+  c[3], c[4] = a[3] + max(0, b[3] - taken), a[4]
+  return c
+end
+
 local function figures(p, s, now, at)
   local owed = interval_advance(p, s, at)
   local reset = 0
@@ -114,6 +121,6 @@ end
 
 kinds.I = {
   takes = 4, size = 5, charge_size = 8, text = text, parse = parse, limit = limit, fresh = fresh,
-  fill = fill, fresh_at = fresh_at, wait = wait, charge = charge, undo = undo, figures = figures, lower = lower, owes = owes,
+  fill = fill, fresh_at = fresh_at, wait = wait, charge = charge, undo = undo, join = join, figures = figures, lower = lower, owes = owes,
   raise = raise, reconfigure = reconfigure,
 }

@@ -7,7 +7,9 @@
 -- holders.lua; then the operations:
 --   T weights count        take, so often; B does the same, see fast.lua
 --   P wait weights         book a time at most so far ahead; wait < 0 is without limit
+--   M wait weights         the same for who waits: not while bookings are moved; then it answers when to ask
 --   U booking              give back a booking that is not due
+--   D booking              give back a booking that has not started, due or not, to be booked anew
 --   K weights              look
 --   V booking              take it back, if none was made after it; before all other operations, under the
 --                          limits that it was made under
@@ -17,7 +19,7 @@
 --   S booking actual       settle
 --   X                      make as new
 --   Z span                 admit nothing for so long
--- with a semaphore not T, B, P and U, but A, R, C and N, see holders.lua, and V names an id.
+-- with a semaphore not T, B, P, M, U and D, but A, R, C and N, see holders.lua, and V names an id.
 -- Reply: {server's time, the key's time, era, answer, ...}, an answer being
 --   "letter index limit remaining retry_after reset_after fence position at|booking",
 -- or {server's time} if that is past not_after; or that of fast.lua.
@@ -132,7 +134,8 @@ local function tell_all(note)
   redis.pcall('PUBLISH', prefix .. ':notes:penalties', note .. ' ' .. redis.sha1hex(KEYS[1]))
 end
 
--- Something came back: who waits for a booked time may start earlier. Not told too often.
+-- Something came back: who waits for a booked time may start earlier. Not told too often, and not while all
+-- bookings are moved: until key.told.
 local function tell_sooner()
   if key.booked > now and now >= key.told + 100000 then
     key.told = now
@@ -188,6 +191,24 @@ else
     return text
   end
 
+  function ops.M()
+    local wait = ARGV[arg] + 0
+    if now < key.told and (wait < 0 or now + wait >= key.blocked) then
+      arg = arg + 2
+      return answer('Q', nil, key.told - now)
+    end
+    return ops.P()
+  end
+
+  function ops.D()
+    local booking = parse_booking(next_arg(), limits)
+    if not booking or booking.seq == 0 then return answer('S', nil, 0) end
+    cancel_rates(limits, key, now, booking)
+    tell_sooner()
+    dirty = true
+    return answer('O', nil, 0)
+  end
+
   function ops.U()
     local booking = parse_booking(next_arg(), limits)
     if not booking or booking.seq == 0 or booking.at <= now then return answer('S', nil, 0) end
@@ -238,20 +259,30 @@ function ops.S()
   return answer('O', nil, 0, now, 0, 0, booking_text(booking))
 end
 
+-- Who has booked a time before it asks anew.
 function ops.X()
+  local booked_until = key.booked
   reset(limits, key, now)
-  if holders then holders.reset() end
-  dirty = true
-  return answer('O', nil, 0)
+  if holders then holders.reset(booked_until) end
+  key.told, dirty = min(key.told, now), true
+  tell_all('R ' .. show(key.epoch))
+  return answer('O', nil, 0, now, key.epoch)
 end
 
 function ops.L()
   return answer('O', nil, 0, key.blocked)
 end
 
--- Who has booked a time before the penalty's end hears of it.
+-- Who has booked a time before the penalty's end hears of it. So that all can give back what they booked,
+-- nobody books anything for a moment: of clocks that are moved by hand, for no time at all.
 function ops.Z()
-  penalize(key, now, now + next_arg())
+  local span = next_arg() + 0
+  penalize(key, now, now + span)
+  if holders then
+    holders.put_off()
+  elseif key.booked > now and not_after >= 0 then
+    key.told = max(key.told, now + min(max(100000, floor(span / 8)), 1000000, floor(span / 2)))
+  end
   dirty = true
   tell_all('P ' .. show(key.blocked))
   return answer('O', nil, 0, key.blocked)

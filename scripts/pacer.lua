@@ -103,6 +103,19 @@ local function undo(p, s, c)
   s[7], s[8] = tick_add(c[10], c[11], eus, erem, p.n)
 end
 
+-- With what was settled upward between.
+local function join(p, a, b)
+  if a[21] ~= b[12] or a[18] ~= b[9] then return nil end
+  local c = {a[1] + b[1], a[2], a[3]}
+  for i = 4, 12 do c[i] = a[i] end
+  for i = 13, 21 do c[i] = b[i] end
+  local us, rem = tick_add(b[13], b[14], a[13], a[14], p.n)
+  c[13], c[14] = tick_sub(us, rem, b[4], b[5], p.n)
+  us, rem = tick_add(b[19], b[20], a[19], a[20], p.n)
+  c[19], c[20] = tick_sub(us, rem, b[10], b[11], p.n)
+  return c
+end
+
 local function lower(p, s, base, c, actual)
   if not pacer_newest(s, c) then return end
   undo(p, s, c)
@@ -194,6 +207,6 @@ end
 
 kinds.P = {
   takes = 4, size = 9, charge_size = 21, limit = limit, fill = fill, fresh = fresh, fresh_at = fresh_at,
-  wait = wait, charge = charge, undo = undo, lower = lower, owes = owes, since = since, raise = raise, figures = figures,
-  reconfigure = reconfigure,
+  wait = wait, charge = charge, undo = undo, join = join, lower = lower, owes = owes, since = since, raise = raise,
+  figures = figures, reconfigure = reconfigure,
 }

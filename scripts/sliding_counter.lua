@@ -74,6 +74,12 @@ local function undo(p, s, c)
   end
 end
 
+-- Of the same window.
+local function join(p, a, b)
+  if b[2] ~= b[3] or b[2] ~= a[2] then return nil end
+  return {a[1] + b[1], a[2], a[3], a[4], a[5]}
+end
+
 local function counter_adjust(p, s, base, c, actual)
   actual = min(actual, COUNTER_MAX)
   local weight = c[1]
@@ -109,6 +115,6 @@ end
 
 kinds.C = {
   takes = 2, charge_size = 5, limit = limit, parse = parse, fresh = fresh, fresh_at = fresh_at, wait = wait,
-  charge = charge, undo = undo, figures = figures, reconfigure = reconfigure, lower = counter_adjust,
+  charge = charge, undo = undo, join = join, figures = figures, reconfigure = reconfigure, lower = counter_adjust,
   raise = counter_adjust,
 }

@@ -306,8 +306,18 @@ local function log_adjust(p, s, base, c, actual)
   if held == 0 and at == s.first then log_forget(p, s, at) end
 end
 
+-- Of several that were joined it is the time of the first; nothing came after them that is still there.
 local function undo(p, s, c)
-  log_adjust(p, s, 0, {c[1], c[2]}, 0)
+  local left = c[1]
+  while left > 0 and s.total > 0 and s.last >= c[2] do
+    local weight = min(left, s.last_weight)
+    log_adjust(p, s, 0, {weight, s.last}, 0)
+    left = left - weight
+  end
+end
+
+local function join(p, a, b)
+  return {a[1] + b[1], a[2]}
 end
 
 -- Reset is when the oldest entry leaves.
@@ -323,6 +333,6 @@ end
 
 kinds.L = {
   takes = 2, charge_size = 2, limit = limit, fresh = fresh, parse = parse, text = text, load = load,
-  save = save, fresh_at = fresh_at, wait = wait, charge = charge, undo = undo, figures = figures,
+  save = save, fresh_at = fresh_at, wait = wait, charge = charge, undo = undo, join = join, figures = figures,
   lower = log_adjust, raise = log_adjust,
 }

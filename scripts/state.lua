@@ -6,8 +6,8 @@
 --   ;held queued dead fence ticket grace longest ends kept;era
 -- (see holders.lua). The key is there until after kept, unless it gets lost. limits is the parameters' text
 -- the state was last decided under, version and opened are those of whoever brought it; a state is its
--- numbers, unless its kind has a text of its own; parked are bookings with ',' between them, and a booking
--- is "at seq epoch previous|charge|...". What every key has, and what a token bucket has at least, is as
+-- numbers, unless its kind has a text of its own; a booking is "at seq epoch previous|charge|..."; parked is
+-- "first>booking" with ',' between them, owed "actual~booking". What every key has, and what a token bucket has at least, is as
 -- wide as 2^53 is, so that fast.lua finds it.
 -- What was stored may be anybody's: it is checked before it is used. What comes with a call is ours.
 
@@ -62,9 +62,10 @@ end
 
 local function parse_parked(text, limits)
   local parked = {}
-  for one in gmatch(text, '[^,]+') do
+  for first, one in gmatch(text, '(%d+)>([^,]+)') do
     local booking = parse_booking(one, limits)
     if not booking then return nil end
+    booking.first = first + 0
     parked[#parked + 1] = booking
   end
   return parked
@@ -129,7 +130,9 @@ end
 local function key_text(key, limits, kept)
   local text, parked, owed = '', '', ''
   for i, state in ipairs(key.states) do text = text .. ';' .. (limits[i].kind.text or spaced)(state) end
-  for i, booking in ipairs(key.parked) do parked = parked .. (i > 1 and ',' or '') .. booking_text(booking) end
+  for i, one in ipairs(key.parked) do
+    parked = parked .. (i > 1 and ',' or '') .. show(one.first) .. '>' .. booking_text(one)
+  end
   for _, one in ipairs(key.booked > key.seen and key.owed or {}) do
     if still_owes(limits, key.seen, one) then
       owed = owed .. (owed ~= '' and ',' or '') .. show(one.actual) .. '~' .. booking_text(one.booking)

@@ -62,6 +62,15 @@ local function undo(p, s, c)
   s[1], s[2] = tick_sub(s[1], s[2], us, rem, p.n)
 end
 
+-- What undoes both, of which b came right after a: in all kinds.
+local function join(p, a, b)
+  local c = {unpack(b)}
+  c[1] = a[1] + b[1]
+  c[2], c[3] = tick_add(a[2], a[3], b[2], b[3], p.n)
+  c[4], c[5] = tick_add(a[4], a[5], b[4], b[5], p.n)
+  return c
+end
+
 local function figures(p, s, now, at)
   local us, rem = tick_sub(s[1], s[2], at, 0, p.n)
   local fus, frem = tick_sub(p.full_us, p.full_rem, us, rem, p.n)
@@ -130,6 +139,6 @@ end
 
 kinds.T = {
   takes = 4, size = 6, charge_size = 10, text = text, parse = parse, limit = limit, fresh = fresh,
-  fill = fill, fresh_at = fresh_at, wait = wait, charge = charge, undo = undo, figures = figures, lower = lower,
+  fill = fill, fresh_at = fresh_at, wait = wait, charge = charge, undo = undo, join = join, figures = figures, lower = lower,
   raise = raise, owes = owes, reconfigure = reconfigure,
 }

@@ -1,8 +1,9 @@
 //! What few keys have: bookings ahead, penalties, cancelled bookings that others came after.
+use crate::limit::booking::Charges;
 use crate::limit::decide::Booking;
 use crate::limit::time::{Span, Time};
 
-/// Most cancelled bookings that a key remembers in order to undo them exactly.
+/// Most runs of cancelled bookings that a key remembers in order to undo them exactly.
 const MAX_PARKED: usize = 128;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -22,9 +23,22 @@ pub struct Ahead {
     parked: Vec<Parked>,
 }
 
-/// A cancelled booking whose slot passes unused, unless all that came after are cancelled as well.
+/// Cancelled bookings in a row, as one: their slots pass unused, unless all that came after are cancelled as
+/// well. It has the charges of all, time and number of the last, and what was before the first.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Parked(pub Booking);
+pub struct Parked {
+    pub booking: Booking,
+    first: u64,
+}
+
+impl From<Booking> for Parked {
+    fn from(booking: Booking) -> Parked {
+        Parked {
+            first: booking.seq,
+            booking,
+        }
+    }
+}
 
 impl Ahead {
     pub fn base(&self, now: Time) -> Time {
@@ -50,22 +64,65 @@ impl Ahead {
     }
 
     /// Takes the newest booking out; answers the next one to undo, if that was cancelled before.
-    pub fn unbook(&mut self, newest: &Booking) -> Option<Parked> {
-        debug_assert_eq!(newest.seq, self.seq);
-        self.booked_until = newest.previous;
-        self.seq -= 1;
-        let next = self.parked.iter().position(|p| p.0.seq == self.seq)?;
-        Some(self.parked.swap_remove(next))
+    pub fn unbook(&mut self, newest: &Parked) -> Option<Parked> {
+        debug_assert_eq!(newest.booking.seq, self.seq);
+        self.booked_until = newest.booking.previous;
+        self.seq = newest.first - 1;
+        self.take(|parked| parked.booking.seq, self.seq)
     }
 
-    /// Remembers a cancelled booking. When there are too many, the one due first goes.
-    pub fn park(&mut self, now: Time, parked: Parked) {
-        self.parked.retain(|p| p.0.at() > now);
-        self.parked.push(parked);
+    fn take(&mut self, number: impl Fn(&Parked) -> u64, wanted: u64) -> Option<Parked> {
+        let found = self.parked.iter().position(|p| number(p) == wanted)?;
+        Some(self.parked.swap_remove(found))
+    }
+
+    /// Remembers a cancelled booking, together with its neighbours if their charges can be joined. When there
+    /// are too many, those due first go. While a penalty lasts none of them has passed yet.
+    pub(super) fn park(
+        &mut self,
+        now: Time,
+        booking: Booking,
+        join: impl Fn(&Charges, &Charges) -> Option<Charges>,
+    ) {
+        if self.blocked_until <= now {
+            self.parked.retain(|p| p.booking.at > now);
+        }
+        let mut run = Parked::from(booking);
+        for (first, wanted) in [(false, run.first - 1), (true, run.booking.seq + 1)] {
+            let number = |p: &Parked| if first { p.first } else { p.booking.seq };
+            let Some(other) = self.take(number, wanted) else {
+                continue;
+            };
+            let (earlier, later) = if first {
+                (&run, &other)
+            } else {
+                (&other, &run)
+            };
+            match join(&earlier.booking.charges, &later.booking.charges) {
+                None => self.parked.push(other),
+                Some(charges) => {
+                    run = Parked {
+                        first: earlier.first,
+                        booking: Booking {
+                            charges,
+                            previous: earlier.booking.previous,
+                            ..later.booking.clone()
+                        },
+                    }
+                }
+            }
+        }
+        self.parked.push(run);
         if self.parked.len() > MAX_PARKED {
-            let first = (0..self.parked.len()).min_by_key(|i| self.parked[*i].0.seq);
+            let first = (0..self.parked.len()).min_by_key(|i| self.parked[*i].first);
             self.parked.swap_remove(first.expect("not empty"));
         }
+    }
+
+    /// Something is admitted at once: all that was booked before is over, and what follows does not follow that.
+    pub fn pass(&mut self) {
+        self.seq += 1;
+        self.parked.clear();
     }
 
     pub fn next_epoch(&mut self, now: Time, needed: Time, fill: Span) {

@@ -253,7 +253,8 @@ impl Limits {
             booking.previous = ahead.book(at);
             booking.seq = ahead.seq;
             booking.epoch = ahead.epoch;
-        } else if let Some(ahead) = &key.ahead {
+        } else if let Some(ahead) = &mut key.ahead {
+            ahead.pass();
             booking.epoch = ahead.epoch;
             if ahead.is_over(now) {
                 key.ahead = None;
@@ -282,12 +283,12 @@ impl Limits {
             return false;
         }
         if booking.seq != ahead.seq {
-            ahead.park(now, Parked(booking));
+            ahead.park(now, booking, |earlier, later| self.join(earlier, later));
             return false;
         }
-        let mut newest = booking;
+        let mut newest = Parked::from(booking);
         loop {
-            let charges = newest.charges.all();
+            let charges = newest.booking.charges.all();
             for ((limit, state), charge) in
                 self.limits.iter().zip(key.states.all_mut()).zip(charges)
             {
@@ -295,7 +296,7 @@ impl Limits {
                     limit.rule.undo(state, charge);
                 }
             }
-            let Some(Parked(next)) = ahead.unbook(&newest) else {
+            let Some(next) = ahead.unbook(&newest) else {
                 break;
             };
             newest = next;
@@ -304,6 +305,17 @@ impl Limits {
             key.ahead = None;
         }
         true
+    }
+
+    /// What undoes two charges in a row of each limit, if that can be said as one.
+    fn join(&self, earlier: &Charges, later: &Charges) -> Option<Charges> {
+        let pairs = earlier.all().iter().zip(later.all());
+        let join = |(limit, (a, b)): (&Limit, (&Charge, &Charge))| limit.rule.join(a, b);
+        let mut joined = self.limits.iter().zip(pairs).map(join);
+        match earlier {
+            Charges::One(_) => joined.next()?.map(Charges::One),
+            Charges::Many(_) => joined.collect::<Option<_>>().map(Charges::Many),
+        }
     }
 
     /// Gives back what a booking holds of semaphores. Once for each booking.

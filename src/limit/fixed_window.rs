@@ -42,6 +42,17 @@ pub struct WindowCharge {
     before: Window,
 }
 
+impl WindowCharge {
+    /// What undoes both, of which the later came right after this one: of the same window.
+    pub fn join(&self, later: &WindowCharge) -> Option<WindowCharge> {
+        let same = later.start == later.before.start && later.start == self.start;
+        same.then(|| WindowCharge {
+            weight: self.weight.saturating_add(later.weight),
+            ..*self
+        })
+    }
+}
+
 /// The beginning of the window of length `window` that `at` lies in.
 pub fn aligned(at: Time, window: Span) -> Time {
     Time(at.0 - at.0 % window.0)

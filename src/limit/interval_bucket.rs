@@ -38,6 +38,20 @@ pub struct IntervalCharge {
     mark: Mark,
 }
 
+impl IntervalCharge {
+    /// What undoes both, of which the later came right after this one.
+    pub fn join(&self, later: &IntervalCharge) -> IntervalCharge {
+        let taken = self.taken + later.taken;
+        IntervalCharge {
+            weight: self.weight.saturating_add(later.weight),
+            taken: taken.saturating_sub(later.paid),
+            paid: self.paid + later.paid.saturating_sub(taken),
+            anchor_before: self.anchor_before,
+            ..later.clone()
+        }
+    }
+}
+
 impl IntervalBucket {
     pub fn new(
         capacity: u64,

@@ -201,6 +201,23 @@ impl Pacer {
         };
     }
 
+    /// What undoes both, if the later came right after the earlier: with what was settled upward between.
+    pub fn join(&self, earlier: &PacerCharge, later: &PacerCharge) -> Option<PacerCharge> {
+        let rate = &self.rate;
+        let (found, left) = (&later.before, &earlier.after);
+        let without = |all, left, found| rate.sub(rate.add(all, left), found);
+        earlier.is_newest(found).then(|| PacerCharge {
+            weight: earlier.weight.saturating_add(later.weight),
+            before: earlier.before,
+            after: Paced {
+                next: without(later.after.next, left.next, found.next),
+                envelope: without(later.after.envelope, left.envelope, found.envelope),
+                ..later.after
+            },
+            ..*earlier
+        })
+    }
+
     /// Less was used: decided again with the actual weight if nothing came after, else the slots that
     /// followed are spaced already and nothing is given back.
     pub fn lower(&self, state: &mut Paced, charge: &mut PacerCharge, actual: u64) {

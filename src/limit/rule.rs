@@ -238,6 +238,33 @@ impl Rule {
         }
     }
 
+    /// One charge that is undone as two in a row are, if there is one.
+    pub fn join(&self, earlier: &Charge, later: &Charge) -> Option<Charge> {
+        match (self, earlier, later) {
+            (Rule::Semaphore(_), _, _) => Some(Charge::Nothing),
+            (_, charge, Charge::Nothing) | (_, Charge::Nothing, charge) => Some(charge.clone()),
+            (Rule::TokenBucket(rule), Charge::TokenBucket(a), Charge::TokenBucket(b)) => {
+                Some(Charge::TokenBucket(rule.join(a, b)))
+            }
+            (Rule::IntervalBucket(_), Charge::IntervalBucket(a), Charge::IntervalBucket(b)) => {
+                Some(Charge::IntervalBucket(a.join(b)))
+            }
+            (Rule::Pacer(rule), Charge::Pacer(a), Charge::Pacer(b)) => {
+                rule.join(a, b).map(|both| Charge::Pacer(Box::new(both)))
+            }
+            (Rule::SlidingLog(_), Charge::SlidingLog(a), Charge::SlidingLog(b)) => {
+                Some(Charge::SlidingLog(a.join(b)))
+            }
+            (Rule::SlidingCounter(_), Charge::SlidingCounter(a), Charge::SlidingCounter(b)) => {
+                a.join(b).map(Charge::SlidingCounter)
+            }
+            (Rule::FixedWindow(_), Charge::FixedWindow(a), Charge::FixedWindow(b)) => {
+                a.join(b).map(Charge::FixedWindow)
+            }
+            _ => None,
+        }
+    }
+
     /// Takes the newest charge back: the state is as it was before, but for corrections of older charges.
     pub fn undo(&self, state: &mut State, charge: &Charge) {
         match (self, state.plain_mut(), charge) {

@@ -35,6 +35,17 @@ pub struct CounterCharge {
     before: Counts,
 }
 
+impl CounterCharge {
+    /// What undoes both, of which the later came right after this one: of the same window.
+    pub fn join(&self, later: &CounterCharge) -> Option<CounterCharge> {
+        let same = later.start == later.before.start && later.start == self.start;
+        same.then(|| CounterCharge {
+            weight: self.weight.saturating_add(later.weight),
+            ..*self
+        })
+    }
+}
+
 impl SlidingCounter {
     pub fn new(limit: u64, window: Span) -> Result<SlidingCounter, String> {
         bounds::check_capacity(limit)?;

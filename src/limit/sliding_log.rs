@@ -80,6 +80,19 @@ const PIECE: usize = 512;
 pub struct LogCharge {
     pub weight: u64,
     at: Time,
+    /// Of several, joined: that of the first.
+    from: Time,
+}
+
+impl LogCharge {
+    /// What undoes both, of which the later came right after this one.
+    pub fn join(&self, later: &LogCharge) -> LogCharge {
+        LogCharge {
+            weight: self.weight.saturating_add(later.weight),
+            from: self.from,
+            ..*later
+        }
+    }
 }
 
 impl Piece {
@@ -126,6 +139,15 @@ impl Log {
             (_, _) => self.pieces[piece].at(index - 1).sum,
         };
         sum.wrapping_sub(self.gone)
+    }
+
+    /// The entry before this place.
+    fn previous(&self, Place { piece, index }: Place) -> Option<Entry> {
+        match (piece, index) {
+            (0, 0) => None,
+            (_, 0) => Some(self.pieces[piece - 1].last()),
+            (_, _) => Some(self.pieces[piece].at(index - 1)),
+        }
     }
 
     fn total(&self) -> u64 {
@@ -249,11 +271,26 @@ impl SlidingLog {
                 log.push(at, weight);
             }
         }
-        LogCharge { weight, at }
+        LogCharge {
+            weight,
+            at,
+            from: at,
+        }
     }
 
     pub fn undo(&self, log: &mut Log, charge: &LogCharge) {
-        self.adjust(log, &mut charge.clone(), 0);
+        let mut left = charge.weight;
+        while left > 0 {
+            let behind = log.find(|entry| entry.time <= charge.at);
+            let after = log.before(behind);
+            let Some(last) = log.previous(behind).filter(|last| last.time >= charge.from) else {
+                return;
+            };
+            let place = log.find(|entry| entry.time < last.time);
+            let weight = left.min(after - log.before(place));
+            log.add(place, 0u64.wrapping_sub(weight));
+            left -= weight;
+        }
     }
 
     /// Corrects the entry of the charge, as long as it is remembered.

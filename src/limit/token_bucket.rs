@@ -146,6 +146,16 @@ impl TokenBucket {
         *tat = self.rate.sub(*tat, self.rate.add(charge.cost, charge.idle));
     }
 
+    /// What undoes both, of which the later came right after the earlier.
+    pub fn join(&self, earlier: &BucketCharge, later: &BucketCharge) -> BucketCharge {
+        BucketCharge {
+            weight: earlier.weight.saturating_add(later.weight),
+            cost: self.rate.add(earlier.cost, later.cost),
+            idle: self.rate.add(earlier.idle, later.idle),
+            ..later.clone()
+        }
+    }
+
     /// Gives back what was not used, as far as time has not already given it back. The part of `charge`
     /// that is still owed at `base` is at least its end, less what was refunded since, less `base`; it is
     /// more if some of that was charged later, which would take a list to know.

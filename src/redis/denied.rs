@@ -60,7 +60,7 @@ impl Denial {
 /// Whoever was denied before may hear otherwise after this.
 pub(super) fn alters(op: &Op) -> bool {
     match op {
-        Op::Unbook(_) | Op::Settle(..) | Op::Reset | Op::Penalize(_) => true,
+        Op::Unbook(_) | Op::Return(_) | Op::Settle(..) | Op::Reset | Op::Penalize(_) => true,
         Op::Book { .. }
         | Op::Acquire { .. }
         | Op::Peek(_)

@@ -36,7 +36,8 @@ impl Scene<'_> {
             }
             // If it is not known yet, it will find nobody.
             Stage::Here(op) => self.ended_here.extend(op),
-            Stage::Asked | Stage::Queued | Stage::Last | Stage::Moving(_) => {}
+            Stage::Asked | Stage::Queued | Stage::Last => {}
+            Stage::Moving(_) | Stage::Returning | Stage::Again => {}
         }
         if let Some(held) = held {
             match held.map(|held| self.unhold(held)) {

@@ -3,6 +3,7 @@ use std::sync::Arc;
 
 use super::flight::Trip;
 use super::lines::{Heard, Slot, Then};
+use super::ops::Stage;
 use super::question::Op;
 use super::rebook::UNKNOWN;
 use super::wire::{Answer, Era, Id, Outcome};
@@ -31,6 +32,8 @@ pub(super) struct Held {
     pub ends: Time,
     /// It was booked for later, and not renewed since that time came.
     booked: bool,
+    /// When the question was sent that it was granted to.
+    since: Time,
     /// When the timer looks at it.
     armed: Time,
     /// When it is renewed next, if nothing is under way.
@@ -69,6 +72,7 @@ impl Scene<'_> {
             deadline,
             ends: ends(self.now, &wait.key, lease, answer),
             booked: answer.retry_after > Span::ZERO,
+            since: trip.sent,
             armed: deadline,
             renew_at: None,
             booking: answer.booking.clone(),
@@ -237,7 +241,11 @@ impl Scene<'_> {
             // A renewal that is still under way may prolong it until then.
             until = until + dead + held.lease;
         }
-        let op = Op::Release(held.id, dead);
+        let op = match held.wait {
+            // With all that it has booked.
+            Some(_) => Op::Cancel(held.id, dead),
+            None => Op::Release(held.id, dead),
+        };
         self.enqueue(&held.key, vec![op], Then::End(until));
     }
 
@@ -331,7 +339,11 @@ impl Scene<'_> {
                     true => held.deadline.max(lasts),
                     false => lasts,
                 };
+                let wait = held.wait;
                 self.plan(permit, trip.sent);
+                if let Some(serial) = wait {
+                    self.has_time(serial, permit, trip, answer.clone());
+                }
                 if self.shard.held[&permit].deadline < self.shard.held[&permit].armed {
                     self.arm_lease(permit);
                 }
@@ -349,15 +361,37 @@ impl Scene<'_> {
         }
     }
 
-    /// A reset has ended all permits on a key.
-    pub fn end_held(&mut self, key: &Arc<Key>) {
-        let permits = self.line(key).held.clone();
-        for permit in permits {
-            let held = self.unhold(permit);
-            self.keep_out(&held);
-            match held.wait {
-                Some(serial) => self.anew(serial),
-                None => self.stats.in_flight.sub(1),
+    /// Redis is asked for the time of a booked permit, which may be another one by now.
+    pub fn ask_time(&mut self, serial: u64) {
+        if let Some(permit) = self.hold_of(serial).held {
+            let now = self.now;
+            self.plan_at(permit, now);
+        }
+    }
+
+    /// Redis has said when a booked permit begins.
+    fn has_time(&mut self, serial: u64, permit: u64, trip: &Trip, answer: Answer) {
+        let wait = self
+            .shard
+            .waits
+            .get_mut(&serial)
+            .expect("its permit says so");
+        if !wait.held_back || !matches!(wait.stage, Stage::Booked(_)) {
+            return;
+        }
+        wait.held_back = false;
+        let held = self.shard.held.get_mut(&permit).expect("a live permit");
+        held.booking = answer.booking.clone();
+        self.book(serial, trip, answer);
+    }
+
+    /// A reset has ended all permits on a key that were granted before.
+    pub fn end_held(&mut self, key: &Arc<Key>, trip: &Trip) {
+        for permit in self.line(key).held.clone() {
+            let held = &self.shard.held[&permit];
+            if held.wait.is_none() && held.since <= trip.sent {
+                let held = self.take(permit);
+                self.keep_out(&held);
             }
         }
     }

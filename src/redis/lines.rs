@@ -9,8 +9,8 @@ use super::denied;
 use super::flight::Trip;
 use super::link::{Failure, Lane, Silence};
 use super::question::Op;
-use super::rebook::Moved;
-use super::sooner::Sooner;
+use super::rebook::Again;
+use super::sooner::{Moved, Sooner};
 use super::wire::{Answer, Era, Id};
 use super::{Key, Redis, Rule, Scene};
 use crate::limit::time::{Span, Time};
@@ -38,12 +38,16 @@ pub(super) struct Line {
     pub held: BTreeSet<u64>,
     /// What its state was called last.
     pub era: Option<Era>,
-    /// A penalty lasts so long, by the key's clock.
+    /// A penalty lasts so long, by the key's clock; which reset was the last; and when either was heard of.
     pub blocked: Time,
+    pub reset: u64,
+    pub heard: Time,
+    /// What is booked anew after that.
+    pub again: Again,
     /// Questions under way after which whoever was denied before may hear otherwise.
     pub altering: usize,
-    /// How many waits are being moved, and when that was done last.
-    pub moving: usize,
+    /// Waits whose bookings are being moved to be sooner, and when that was done last.
+    pub moving: BTreeSet<u64>,
     pub moved_at: Time,
     pub sooner: Sooner,
     /// Something was given back while nobody was known to wait.
@@ -96,14 +100,19 @@ pub(super) enum Then {
     End(Time),
     /// Whoever waits at this slot.
     Tell(Arc<Slot>),
-    /// As `Tell`, for a penalty or a reset: before it is sent, it becomes `Moved`, but not on a semaphore.
-    /// Also for a look, if only what is booked is to be moved.
+    /// As `Tell`, for a penalty or a reset.
     Change(Arc<Slot>),
+    /// What is booked is to be booked anew: before that is sent, it becomes one of the next two.
+    Again,
+    /// The waits that give back what they had booked, and that.
+    Returned(Vec<(u64, Answer)>),
+    /// The waits that are booked anew.
+    Rebooked(Vec<u64>),
     /// What is booked is to come sooner, if it can: before that is sent, it becomes `Moved`.
     Sooner,
-    /// The slot, and the waits whose bookings were moved: theirs are the last answers. Without a slot the one
-    /// before them says until when nothing is admitted.
-    Moved(Option<Arc<Slot>>, Vec<Moved>),
+    /// The waits whose bookings were moved: theirs are the last answers. The one before them says until when
+    /// nothing is admitted.
+    Moved(Vec<Moved>),
     /// Those whose bookings a penalty that lasts so long stands in the way of.
     Look,
     Nobody,
@@ -155,8 +164,30 @@ impl Scene<'_> {
             line.queue.push_back(item);
         } else {
             line.flying = true;
-            let item = self.with_moves(item);
+            let item = self.as_sent(item);
             self.due.push(vec![item]);
+        }
+    }
+
+    /// The same, before all that is on the line.
+    pub fn enqueue_first(&mut self, key: &Arc<Key>, ops: Vec<Op>, then: Then) {
+        let item = self.item(key, ops, then);
+        let line = self.line(key);
+        if line.flying {
+            line.queue.push_front(item);
+        } else {
+            line.flying = true;
+            let item = self.as_sent(item);
+            self.due.push(vec![item]);
+        }
+    }
+
+    /// What moves bookings moves those that there are when it is sent.
+    fn as_sent(&mut self, item: Item) -> Item {
+        match item.then {
+            Then::Sooner => self.with_sooner(item),
+            Then::Again => self.with_more(item),
+            _ => item,
         }
     }
 
@@ -202,16 +233,17 @@ impl Scene<'_> {
     pub fn next(&mut self, key: &Arc<Key>) -> Option<Vec<Item>> {
         let line = self.shard.lines.get_mut(key)?;
         assert!(line.flying, "only who flies asks");
-        // A change goes alone, after the answers to all that was asked before it: it moves what that
-        // booked. And a key that holds garbage is healed by a reset only as a call's first operation.
-        let changes = |item: &Item| matches!(item.then, Then::Change(_) | Then::Sooner);
+        // A change goes alone: a key that holds garbage is healed by a reset only as a call's first operation.
+        // So does what moves bookings, after the answers to all that was asked before it.
+        let changes =
+            |item: &Item| matches!(item.then, Then::Change(_) | Then::Sooner | Then::Again);
         let Some(first) = line.queue.pop_front() else {
             (line.flying, line.gave_back) = (false, false);
             self.tidy(key);
             return None;
         };
         if changes(&first) {
-            return Some(vec![self.with_moves(first)]);
+            return Some(vec![self.as_sent(first)]);
         }
         let mut in_a_row = first.key.named.current().target.runs() && first.is_try();
         let mut decided = 1;
@@ -289,31 +321,26 @@ impl Scene<'_> {
                 Then::Tell(slot) => slot.tell(heard),
                 Then::Change(slot) => {
                     if let Ok(answers) = &heard {
-                        self.changed(key, &ops[0], &answers[0]);
+                        self.changed(key, &ops[0], trip, &answers[0]);
                     }
                     slot.tell(heard);
                 }
-                Then::Moved(slot, moved) => {
-                    if heard.is_ok() && ops.first() == Some(&Op::Reset) {
-                        // The penalty is over.
-                        self.line(key).blocked = Time(0);
-                    }
+                Then::Returned(waits) => self.returned(key, waits, &heard),
+                Then::Rebooked(serials) => self.rebooked(key, serials, trip, &heard),
+                Then::Moved(moved) => {
                     let before = heard.as_ref().ok().and_then(|all| {
                         let looked = all.len().checked_sub(moved.len() + 1)?;
                         Some(all[looked].at)
                     });
-                    self.moved(key, moved, &heard);
-                    match slot {
-                        Some(slot) => slot.tell(heard),
-                        None => before.into_iter().for_each(|at| self.put_off(key, at)),
-                    }
+                    self.moved(key, moved, trip, &heard);
+                    before.into_iter().for_each(|at| self.put_off(key, at));
                 }
                 Then::Look => {
                     if let Ok(answers) = &heard {
                         self.put_off(key, answers[0].at);
                     }
                 }
-                Then::Sooner => unreachable!("it became what it moves"),
+                Then::Sooner | Then::Again => unreachable!("it became what it moves"),
                 Then::Nobody => {}
             }
         }
@@ -329,7 +356,27 @@ impl Line {
 
     /// Something may start there that has not started yet.
     pub fn is_awaited(&self) -> bool {
-        self.flying || !self.booked.is_empty() || !self.queued.is_empty()
+        let booked = self.booked.len() + self.moving.len();
+        self.flying || booked > 0 || !self.queued.is_empty() || self.again.is_on()
+    }
+
+    /// How many wait there, as far as is known.
+    pub fn waits(&self) -> usize {
+        let booked = self.booked.len() + self.moving.len();
+        booked + self.queued.len() + self.again.waits.len()
+    }
+
+    /// Takes out who has asked for a time, and has not been sent.
+    pub fn take_waiting(&mut self) -> Vec<u64> {
+        let mut waiting = Vec::new();
+        self.queue.retain(|item| match (&item.then, &item.ops[..]) {
+            (Then::Acquire(serial), [Op::Book { wait, .. }]) if *wait != Some(Span::ZERO) => {
+                waiting.push(*serial);
+                false
+            }
+            _ => true,
+        });
+        waiting
     }
 }
 

@@ -33,8 +33,8 @@ pub(super) struct Wait {
     pub waited: bool,
     /// When something happens to it without anybody's doing: its booked time, or its deadline.
     pub due: Option<Time>,
-    /// It was moved to after a penalty until then, by the key's clock.
-    pub moved: Time,
+    /// Its booking is of before a penalty or a reset: it does not start before it has been booked anew.
+    pub held_back: bool,
     /// It asks for a semaphore.
     pub hold: Option<Hold>,
 }
@@ -50,6 +50,10 @@ pub(super) enum Stage {
     Booked(Answer),
     /// As it was booked; it is being moved, and may start until that is known.
     Moving(Answer),
+    /// What it had booked is being given back.
+    Returning,
+    /// To be booked, or booked anew, with others.
+    Again,
     /// Decided in this process in place of Redis: by an operation there, if it waits.
     Here(Option<u64>),
 }
@@ -79,10 +83,12 @@ impl Scene<'_> {
         let book = Op::Book {
             wait: patience,
             weights: wait.weights.clone(),
+            patient: true,
         };
         let id = wait.hold.as_ref().map(|hold| hold.id);
         self.shard.waits.insert(serial, wait);
         match id {
+            None if self.joins(&key, serial, patience) => {}
             None => self.enqueue(&key, vec![book], Then::Acquire(serial)),
             Some(id) => {
                 self.shard.ids.insert(id, serial);
@@ -112,15 +118,10 @@ impl Scene<'_> {
             Err(failure) => self.fail(serial, &failure),
             Ok(answer) => match answer.outcome {
                 Outcome::Done if answer.retry_after > Span::ZERO => {
-                    // Booked before a penalty, and the answer came after its note.
-                    let early = self.too_early(serial, answer.at);
-                    self.book(serial, answer);
-                    if early {
-                        self.is_moved(serial);
-                        self.move_booked(key);
-                    }
+                    self.book(serial, trip, answer);
                 }
                 Outcome::Done => self.grant(serial, answer),
+                Outcome::Queued => self.comes_later(key, serial, answer.retry_after),
                 _ => {
                     let refusal = refusal(&answer);
                     self.count_refusal(refusal.status);
@@ -133,7 +134,7 @@ impl Scene<'_> {
     }
 
     /// A time is booked for a wait; it is granted here when that has come.
-    pub fn book(&mut self, serial: u64, answer: Answer) {
+    pub fn book(&mut self, serial: u64, trip: &Trip, answer: Answer) {
         // From the moment at which the answer is here: never too early.
         let due = self.now + answer.retry_after;
         let wait = self.shard.waits.get_mut(&serial).expect("asked for it");
@@ -142,9 +143,12 @@ impl Scene<'_> {
         wait.waited = true;
         self.unqueue(&key, serial);
         self.line(&key).booked.insert(serial);
+        self.listen = true;
+        if self.is_of_before(&key, trip) {
+            return self.see_anew(&key, serial);
+        }
         self.arm(serial, Some(due));
         self.see_before(&key, due);
-        self.listen = true;
     }
 
     /// Sees to it that a wait is looked at when it is due.
@@ -179,12 +183,13 @@ impl Scene<'_> {
             return;
         }
         match &wait.stage {
+            Stage::Booked(_) | Stage::Moving(_) if wait.held_back => {}
             Stage::Booked(answer) | Stage::Moving(answer) => {
                 let answer = answer.clone();
                 self.grant(serial, answer);
             }
             Stage::Queued | Stage::Last => self.last_word(serial),
-            Stage::Asked | Stage::Here(_) => {}
+            Stage::Asked | Stage::Returning | Stage::Again | Stage::Here(_) => {}
         }
     }
 
@@ -280,6 +285,8 @@ impl Scene<'_> {
         }
         if let Some(line) = self.shard.lines.get_mut(&wait.key) {
             line.booked.remove(&serial);
+            line.moving.remove(&serial);
+            line.again.waits.remove(&serial);
         }
         if let Some(hold) = &wait.hold {
             self.drop_hold(&wait.key, serial, hold);

@@ -1,38 +1,53 @@
-//! Penalties: what is booked to start before one is over is moved to after it, here and in other
-//! processes, which hear of it by a note to all. It comes a moment after the penalty, and may get lost; who has
-//! waited for longer than a second has looked before: what starts until then starts.
+//! Penalties and resets, here and in other processes, which hear of it by a note to all: what is booked on the
+//! key has another time then, and does not start before that is known. A note comes a moment later, and may
+//! get lost; who has waited for longer than a second has looked before: what starts until then starts.
+//!
+//! Where a semaphore is among the limits Redis knows who has booked, moves all of it itself, and is asked for
+//! the new times. What is booked of rates alone is known here only, and booked anew: [`rebook`](super::rebook).
 use std::sync::Arc;
 
-use super::lines::{Line, Slot, Then};
-use super::ops::{Stage, Wait};
-use super::question::Op;
+use super::flight::Trip;
+use super::lines::Line;
 use super::{Key, Redis, Scene};
 use crate::limit::time::Time;
-use crate::limit::weights::Weights;
 
-/// A key, by the hash of its name in Redis, and until when nothing starts there, by the key's clock; 0: what
-/// is booked may start sooner.
+/// What was heard of a key, which goes by the hash of its name in Redis.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Penalty {
     place: Box<str>,
-    until: Time,
+    what: What,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum What {
+    /// Nothing starts before then, by the key's clock.
+    Until(Time),
+    /// It was reset, as this one.
+    Reset(u64),
+    /// What is booked may start sooner.
+    Sooner,
 }
 
 impl Penalty {
     /// `None`: not one of ours.
     pub fn parse(message: &[u8]) -> Option<Penalty> {
         let text = std::str::from_utf8(message).ok()?;
-        if let Some(place) = text.strip_prefix("W ") {
-            let until = Time(0);
-            return (!place.is_empty()).then(|| Penalty {
-                place: place.into(),
-                until,
-            });
-        }
-        let (until, place) = text.strip_prefix("P ")?.split_once(' ')?;
-        Some(Penalty {
+        let (letter, rest) = text.split_once(' ')?;
+        let (what, place) = match letter {
+            "W" => (What::Sooner, rest),
+            "P" => {
+                let (until, place) = rest.split_once(' ')?;
+                (What::Until(Time(until.parse().ok()?)), place)
+            }
+            "R" => {
+                let (reset, place) = rest.split_once(' ')?;
+                (What::Reset(reset.parse().ok()?), place)
+            }
+            _ => return None,
+        };
+        (!place.is_empty()).then(|| Penalty {
             place: place.into(),
-            until: Time(until.parse().ok()?),
+            what,
         })
     }
 }
@@ -53,17 +68,14 @@ impl Redis {
         for shard in 0..self.shards.len() {
             self.shielded(shard, |scene| {
                 let of = |(key, line): (&Arc<Key>, &Line)| {
-                    if !line.is_awaited() {
-                        return None;
-                    }
-                    let meant = penalties.iter().filter(|one| *one.place == *key.place());
-                    Some((key.clone(), meant.map(|one| one.until).max()?))
+                    let meant = |one: &&Penalty| *one.place == *key.place();
+                    let meant = penalties.iter().filter(meant).map(|one| one.what);
+                    line.is_awaited().then(|| (key.clone(), meant.collect()))
                 };
-                let meant: Vec<_> = scene.shard.lines.iter().filter_map(of).collect();
-                for (key, until) in meant {
-                    match until {
-                        Time(0) => scene.sooner(&key),
-                        until => scene.put_off(&key, until),
+                let meant: Vec<(_, Vec<What>)> = scene.shard.lines.iter().filter_map(of).collect();
+                for (key, what) in meant {
+                    for what in what {
+                        scene.heard_of(&key, what);
                     }
                 }
             });
@@ -72,57 +84,72 @@ impl Redis {
 }
 
 impl Scene<'_> {
-    /// Nothing starts on a key before then: what is booked to is asked for anew.
+    fn heard_of(&mut self, key: &Arc<Key>, what: What) {
+        match what {
+            What::Until(until) => self.put_off(key, until),
+            What::Reset(reset) => self.was_reset(key, reset),
+            What::Sooner => self.sooner(key),
+        }
+    }
+
+    /// Nothing starts on a key before then, by the key's clock; 0: there is no penalty.
     pub fn put_off(&mut self, key: &Arc<Key>, until: Time) {
+        let now = self.now;
         let line = self.line(key);
-        line.blocked = line.blocked.max(until);
-        let booked: Vec<u64> = line.booked.iter().copied().collect();
-        let early = |serial: &u64| match &self.shard.waits[serial].stage {
-            Stage::Booked(answer) => self.too_early(*serial, answer.at),
-            _ => false,
-        };
-        let early: Vec<u64> = booked.iter().copied().filter(early).collect();
-        if early.is_empty() {
-            return self.tidy(key);
+        if until > Time(0) && until != line.blocked {
+            (line.blocked, line.heard) = (until, now);
+            match key.named.limits.holds() {
+                true => self.ask_times(key),
+                false => self.book_all_again(key),
+            }
         }
-        if !key.named.limits.holds() {
-            booked.iter().for_each(|serial| self.is_moved(*serial));
-            // Those that are not early come after those that are.
-            return self.move_booked(key);
+        self.tidy(key);
+    }
+
+    /// What was booked on a key is booked no more. `reset`: which one it was.
+    pub fn was_reset(&mut self, key: &Arc<Key>, reset: u64) {
+        let now = self.now;
+        let line = self.line(key);
+        if reset != line.reset {
+            (line.reset, line.blocked, line.heard) = (reset, Time(0), now);
+            match key.named.limits.holds() {
+                true => self
+                    .booked_or_moving(key)
+                    .into_iter()
+                    .for_each(|one| self.requeue(one)),
+                false => self.book_all_again(key),
+            }
         }
-        // The last first: then each gives back all that it took.
-        for &serial in early.iter().rev() {
-            let permit = self.hold_of(serial).held.expect("it is booked");
-            let held = self.unhold(permit);
-            let key = self.shard.waits[&serial].key.clone();
-            self.say_cancel(&key, held.id, held.ends);
-        }
-        for serial in early {
-            self.is_moved(serial);
-            self.anew(serial);
+        self.tidy(key);
+    }
+
+    fn booked_or_moving(&mut self, key: &Arc<Key>) -> Vec<u64> {
+        let line = self.line(key);
+        line.booked.union(&line.moving).copied().collect()
+    }
+
+    fn ask_times(&mut self, key: &Arc<Key>) {
+        for serial in self.booked_or_moving(key) {
+            self.hold_back(serial);
+            self.ask_time(serial);
         }
     }
 
-    /// A time was booked before a penalty that lasts longer. A wait is moved once for each: whoever ended
-    /// the penalty by a reset may be another process.
-    pub fn too_early(&self, serial: u64, at: Time) -> bool {
-        let wait = &self.shard.waits[&serial];
-        let line = self.shard.lines.get(&wait.key);
-        line.is_some_and(|line| at < line.blocked && wait.moved < line.blocked)
+    /// A call was sent before the last penalty, or reset, was heard of.
+    pub fn is_of_before(&self, key: &Arc<Key>, trip: &Trip) -> bool {
+        let heard = |line: &Line| trip.sent < line.heard;
+        self.shard.lines.get(key).is_some_and(heard)
     }
 
-    pub fn is_moved(&mut self, serial: u64) {
-        let blocked = |wait: &Wait| Some(self.shard.lines.get(&wait.key)?.blocked);
-        let blocked = self.shard.waits.get(&serial).and_then(blocked);
-        if let (Some(blocked), Some(wait)) = (blocked, self.shard.waits.get_mut(&serial)) {
-            wait.moved = wait.moved.max(blocked);
+    /// The time of a wait that is booked may be another one by now.
+    pub fn see_anew(&mut self, key: &Arc<Key>, serial: u64) {
+        match key.named.limits.holds() {
+            true => {
+                self.hold_back(serial);
+                self.ask_time(serial);
+            }
+            false => self.book_again(key, serial),
         }
-    }
-
-    /// Books anew what is booked on a key of rates, in one call.
-    pub fn move_booked(&mut self, key: &Arc<Key>) {
-        let look = Op::Peek(Weights::One(0));
-        self.enqueue(key, vec![look], Then::Change(Arc::<Slot>::default()));
     }
 }
 
@@ -138,12 +165,15 @@ mod tests {
             penalty,
             Some(Penalty {
                 place: "0beec7b5ea3f0fdbc95d0dd47f3c5bc275da8a33".into(),
-                until: Time(1_700_000_000_000_000)
+                what: What::Until(Time(1_700_000_000_000_000))
             })
         );
         let sooner = read("W 0beec7b5ea3f0fdbc95d0dd47f3c5bc275da8a33").unwrap();
-        assert_eq!((sooner.until, sooner.place.len()), (Time(0), 40));
-        for odd in ["", "W ", "P", "P ", "P 12", "P x y", "G 12 y", "P -1 y"] {
+        assert_eq!((sooner.what, sooner.place.len()), (What::Sooner, 40));
+        assert_eq!(read("R 17 abc").unwrap().what, What::Reset(17));
+        for odd in [
+            "", "W ", "P", "P ", "P 12", "P x y", "G 12 y", "P -1 y", "R abc", "R 1 ",
+        ] {
             assert_eq!(read(odd), None, "{odd}");
         }
     }

@@ -9,6 +9,8 @@ pub(super) enum Op {
     Book {
         wait: Option<Span>,
         weights: Weights,
+        /// It may be told to ask again in a moment.
+        patient: bool,
     },
     /// Take what includes a semaphore, or wait for it until then; `None` is without limit.
     Acquire {
@@ -20,6 +22,8 @@ pub(super) enum Op {
     Peek(Weights),
     /// Give back a booking that is not due.
     Unbook(Box<str>),
+    /// Give back a booking to be booked anew. It has not started, whatever its time.
+    Return(Box<str>),
     /// Take back a booking, if none was made after it, to be booked again in the same call.
     Lift(Box<str>),
     /// The same of what a permit has booked of rates.
@@ -54,7 +58,7 @@ impl Op {
     pub fn may_repeat(&self) -> bool {
         !matches!(
             self,
-            Op::Book { .. } | Op::Unbook(_) | Op::Lift(_) | Op::Settle(..)
+            Op::Book { .. } | Op::Unbook(_) | Op::Return(_) | Op::Lift(_) | Op::Settle(..)
         )
     }
 
@@ -71,7 +75,12 @@ impl Op {
     /// `now`: the time of the client's clock.
     pub fn add_to(&self, batch: &mut Batch<'_>, now: Time) {
         match self {
-            Op::Book { wait, weights } => batch.book(*wait, weights),
+            Op::Book {
+                wait,
+                weights,
+                patient: false,
+            } => batch.book(*wait, weights),
+            Op::Book { wait, weights, .. } => batch.await_time(*wait, weights),
             Op::Acquire {
                 id,
                 deadline,
@@ -83,6 +92,7 @@ impl Op {
             }
             Op::Peek(weights) => batch.peek(weights),
             Op::Unbook(booking) => batch.unbook(booking),
+            Op::Return(booking) => batch.give_back(booking),
             Op::Lift(booking) => batch.lift(booking),
             Op::LiftHeld(id) => batch.lift_held(*id),
             Op::Rebook { nth, wait, weights } => batch.rebook(*nth, *wait, weights),

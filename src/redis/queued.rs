@@ -244,18 +244,12 @@ impl Scene<'_> {
             self.give_up_id(serial);
             return self.anew(serial);
         }
-        if answer.retry_after > Span::ZERO && self.too_early(serial, answer.at) {
-            // It was booked before the penalty, and the answer came after it.
-            self.is_moved(serial);
-            self.give_up_id(serial);
-            return self.anew(serial);
-        }
         let key = self.shard.waits[&serial].key.clone();
         self.line(&key).ahead = 0;
         let permit = self.hold(serial, trip, &answer);
         self.hold_mut(serial).held = Some(permit);
         if answer.retry_after > Span::ZERO {
-            self.book(serial, answer);
+            self.book(serial, trip, answer);
         } else {
             self.grant(serial, answer);
         }
@@ -357,14 +351,32 @@ impl Scene<'_> {
         hold.held = None;
         self.shard.ids.remove(&old);
         self.shard.ids.insert(id, serial);
-        let wait = &self.shard.waits[&serial];
-        let key = wait.key.clone();
-        self.line(&key).booked.remove(&serial);
+        self.is_booked_no_more(serial);
         self.queue(serial);
         // After what ends the old one.
         let deadline = self.shard.waits[&serial].deadline;
         let (key, op, id) = self.question(serial, deadline);
         self.enqueue(&key, vec![op], Then::Hold(serial, id));
+    }
+
+    fn is_booked_no_more(&mut self, serial: u64) {
+        let wait = self.shard.waits.get_mut(&serial).expect("it waits");
+        wait.held_back = false;
+        let key = wait.key.clone();
+        let line = self.line(&key);
+        line.booked.remove(&serial);
+        line.moving.remove(&serial);
+    }
+
+    /// A reset has put a booked wait back to where it was in the queue, or has booked it anew: it is asked for
+    /// again, by the same id.
+    pub fn requeue(&mut self, serial: u64) {
+        if let Some(permit) = self.hold_mut(serial).held.take() {
+            self.unhold(permit);
+        }
+        self.is_booked_no_more(serial);
+        self.queue(serial);
+        self.ask_again(serial);
     }
 
     /// The deadline of a queued wait has come: it is asked for once more, in case that it was granted just
@@ -415,11 +427,11 @@ impl Scene<'_> {
     }
 
     /// A key was changed as a whole: what is booked there is asked for anew.
-    pub fn changed(&mut self, key: &Arc<Key>, change: &Op, answer: &Answer) {
+    pub fn changed(&mut self, key: &Arc<Key>, change: &Op, trip: &Trip, answer: &Answer) {
         match change {
             Op::Reset => {
-                self.line(key).blocked = Time(0);
-                self.end_held(key);
+                self.end_held(key, trip);
+                self.was_reset(key, answer.fence);
             }
             Op::Penalize(_) => self.put_off(key, answer.at),
             _ => unreachable!("they change no more than their own"),

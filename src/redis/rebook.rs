@@ -1,87 +1,154 @@
-//! What this process has booked on a key is booked anew in one call, so that nobody comes in between: with a
-//! penalty or a reset, and to be [`sooner`](super::sooner).
+//! What this process has booked of rates is booked anew after a penalty or a reset, so many in a call. First
+//! all of it is given back, the last first, here and in other processes: meanwhile Redis lets nobody book, so
+//! that none of it is lost. Then it is booked, the first first, and with it whoever came meanwhile.
+//!
+//! Nothing of it starts before that is done. What may or may not have been booked is booked anew.
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::lines::{self, Heard, Item};
+use super::flight::Trip;
+use super::heartbeat::AGAIN;
+use super::lines::{Heard, Item, Then};
+use super::link::Failure;
 use super::ops::{Stage, refusal};
 use super::question::Op;
 use super::wire::{Answer, Outcome};
 use super::{Key, Scene};
+use crate::config::FailurePolicy;
 use crate::decision::Decision;
-use crate::limit::time::Time;
+use crate::limit::time::{Span, Time};
 
-/// A wait whose booking is being moved, and where it was.
-pub(super) struct Moved {
-    pub serial: u64,
-    pub was: Answer,
-    /// When it was due, if it is not to start before there is an answer.
-    pub due: Option<Time>,
-    /// What it has of a semaphore.
-    pub permit: Option<u64>,
-}
+/// Most in one call.
+const MOST: usize = 64;
+/// So many calls in a row may fail before the waits do.
+const TRIES: u32 = 20;
 
 /// A booking that is not known: it may have been made anew. Nothing comes of it.
 pub(super) const UNKNOWN: &str = "-";
 
-/// What became of a booking.
-enum Then {
-    Stays(Answer),
-    Comes(Answer),
-    Refused(Answer),
+/// What of a key is booked anew.
+#[derive(Default)]
+pub(super) struct Again {
+    /// Who is to be booked, in the order in which they came.
+    pub waits: BTreeSet<u64>,
+    /// What is booked is given back first.
+    returns: bool,
+    /// A question is on the line.
+    asked: bool,
+    /// The next one is not asked before.
+    from: Time,
+    failures: u32,
+}
+
+impl Again {
+    pub fn is_on(&self) -> bool {
+        self.returns || self.asked || !self.waits.is_empty()
+    }
 }
 
 impl Scene<'_> {
-    /// A change of the key becomes one that also moves what is booked to after it.
-    pub fn with_moves(&mut self, item: Item) -> Item {
-        if matches!(item.then, lines::Then::Sooner) {
-            return self.with_sooner(item);
+    /// Nothing that is booked on a key starts before it is booked anew.
+    pub fn book_all_again(&mut self, key: &Arc<Key>) {
+        let now = self.now;
+        let line = self.line(key);
+        if line.booked.is_empty() && line.moving.is_empty() {
+            return;
         }
+        let booked: Vec<u64> = line.booked.union(&line.moving).copied().collect();
+        (line.again.returns, line.again.from) = (true, now);
+        // Who has asked by now comes after those.
+        for serial in line.take_waiting() {
+            self.line(key).again.waits.insert(serial);
+            self.shard.waits.get_mut(&serial).expect("it asks").stage = Stage::Again;
+        }
+        booked.iter().for_each(|serial| self.hold_back(*serial));
+        self.go_on(key);
+    }
+
+    /// A booked wait does not start before more is known.
+    pub fn hold_back(&mut self, serial: u64) {
+        let wait = self.shard.waits.get_mut(&serial).expect("it is booked");
+        wait.held_back = true;
+        self.arm(serial, None);
+    }
+
+    /// Who comes while others are booked anew comes after them. False: he need not.
+    pub fn joins(&mut self, key: &Arc<Key>, serial: u64, patience: Option<Span>) -> bool {
+        let on = |line: &super::lines::Line| line.again.is_on();
+        if patience == Some(Span::ZERO) || !self.shard.lines.get(key).is_some_and(on) {
+            return false;
+        }
+        self.line(key).again.waits.insert(serial);
+        self.shard.waits.get_mut(&serial).expect("it asks").stage = Stage::Again;
+        self.go_on(key);
+        true
+    }
+
+    /// A wait was booked before a penalty or a reset that is heard of now.
+    pub fn book_again(&mut self, key: &Arc<Key>, serial: u64) {
+        self.hold_back(serial);
+        self.line(key).again.returns = true;
+        self.go_on(key);
+    }
+
+    /// Redis lets nobody book for so long.
+    pub fn comes_later(&mut self, key: &Arc<Key>, serial: u64, pause: Span) {
+        self.shard.waits.get_mut(&serial).expect("it asks").stage = Stage::Again;
+        let from = self.now + pause;
+        let again = &mut self.line(key).again;
+        again.waits.insert(serial);
+        again.from = again.from.max(from);
+        self.go_on(key);
+    }
+
+    fn go_on(&mut self, key: &Arc<Key>) {
+        if let Some(at) = self.ask_for_more(key) {
+            self.see_booked_by(key, at);
+        }
+    }
+
+    /// Asks what comes next, or answers when it will.
+    pub fn ask_for_more(&mut self, key: &Arc<Key>) -> Option<Time> {
+        let now = self.now;
+        let again = &mut self.line(key).again;
+        if again.asked || !again.is_on() {
+            return None;
+        }
+        if again.from > now {
+            return Some(again.from);
+        }
+        again.asked = true;
+        self.enqueue_first(key, vec![Op::Look], Then::Again);
+        None
+    }
+
+    /// The question that comes next, as it is when that is sent.
+    pub fn with_more(&mut self, item: Item) -> Item {
         let Item { key, mut ops, .. } = item;
-        let slot = match item.then {
-            // On a semaphore they are asked for anew, by `changed`.
-            lines::Then::Change(slot) if !key.named.limits.holds() => slot,
-            then => {
-                return Item {
-                    key,
-                    ops,
-                    then,
-                    ..item
-                };
-            }
+        let line = self.line(&key);
+        let then = match line.again.returns {
+            true => Then::Returned(self.returns(&key)),
+            false => Then::Rebooked(self.rebooks(&key)),
         };
-        let serials: Vec<u64> = self.line(&key).booked.iter().copied().collect();
-        for serial in serials {
-            self.wait_due(serial);
+        match &then {
+            Then::Returned(waits) if !waits.is_empty() => {
+                ops.clear();
+                let back = |(_, was): &(u64, Answer)| Op::Return(was.booking.clone());
+                ops.extend(waits.iter().map(back));
+            }
+            Then::Rebooked(serials) if !serials.is_empty() => {
+                ops.clear();
+                for serial in serials {
+                    let wait = &self.shard.waits[serial];
+                    ops.push(Op::Book {
+                        wait: wait.deadline.map(|deadline| deadline.since(self.now)),
+                        weights: wait.weights.clone(),
+                        patient: true,
+                    });
+                }
+            }
+            _ => {}
         }
-        let serials = std::mem::take(&mut self.line(&key).booked);
-        let mut moved = Vec::with_capacity(serials.len());
-        let mut again = Vec::with_capacity(serials.len());
-        for serial in serials {
-            let wait = self.shard.waits.get_mut(&serial).expect("it is booked");
-            let Stage::Booked(was) = std::mem::replace(&mut wait.stage, Stage::Asked) else {
-                unreachable!("its line says that it is booked");
-            };
-            again.push(Op::Book {
-                wait: wait.deadline.map(|deadline| deadline.since(self.now)),
-                weights: wait.weights.clone(),
-            });
-            let due = wait.due;
-            // Its old time means nothing any more.
-            self.arm(serial, None);
-            moved.push(Moved {
-                serial,
-                was,
-                due,
-                permit: None,
-            });
-        }
-        if ops != [Op::Reset] {
-            // The last first: then each gives back all that it took.
-            let unbook = |one: &Moved| Op::Unbook(one.was.booking.clone());
-            ops.splice(0..0, moved.iter().rev().map(unbook));
-        }
-        ops.append(&mut again);
-        let then = lines::Then::Moved(Some(slot), moved);
         Item {
             key,
             ops,
@@ -90,68 +157,137 @@ impl Scene<'_> {
         }
     }
 
-    /// The answers to a move: those of the waits come last.
-    pub fn moved(&mut self, key: &Arc<Key>, moved: Vec<Moved>, heard: &Heard) {
-        self.line(key).moving = 0;
-        let heard = heard.as_ref();
-        let answers = heard.map(|answers| &answers[answers.len() - moved.len()..]);
-        for (i, one) in moved.into_iter().enumerate() {
-            let then = match answers {
-                Err(failure) if failure.not_executed() => Then::Stays(one.was),
-                Err(_) => Then::Stays(Answer {
-                    booking: UNKNOWN.into(),
-                    ..one.was
-                }),
-                Ok(answers) => match &answers[i] {
-                    answer if answer.outcome == Outcome::Stale => Then::Stays(one.was),
-                    answer if answer.outcome == Outcome::Done => Then::Comes(answer.clone()),
-                    answer => Then::Refused(answer.clone()),
-                },
+    /// The last of what is booked, to be given back: then each gives back all that it took.
+    fn returns(&mut self, key: &Arc<Key>) -> Vec<(u64, Answer)> {
+        let mut returned = Vec::new();
+        while returned.len() < MOST {
+            let Some(serial) = self.line(key).booked.pop_last() else {
+                break;
             };
-            if let (Some(held), Then::Stays(answer) | Then::Comes(answer)) = (
-                one.permit
-                    .and_then(|permit| self.shard.held.get_mut(&permit)),
-                &then,
-            ) {
-                held.booking = answer.booking.clone();
-            }
-            if let Some(permit) = self.shard.started.remove(&one.serial) {
-                if let Then::Stays(answer) | Then::Comes(answer) = then {
-                    self.has_booked(permit, answer.booking);
+            let wait = self.shard.waits.get_mut(&serial).expect("it is booked");
+            match std::mem::replace(&mut wait.stage, Stage::Again) {
+                Stage::Booked(was) if *was.booking != *UNKNOWN => {
+                    wait.stage = Stage::Returning;
+                    returned.push((serial, was));
                 }
-            } else if self.shard.waits.contains_key(&one.serial) {
-                self.is_moved_to(one.serial, one.due, then);
-            } else if let (None, Then::Stays(answer) | Then::Comes(answer)) = (one.permit, then) {
-                // It was cancelled meanwhile.
-                self.give_back(key, answer);
+                _ => drop(self.line(key).again.waits.insert(serial)),
             }
         }
-        self.tidy(key);
+        returned
     }
 
-    fn is_moved_to(&mut self, serial: u64, was_due: Option<Time>, then: Then) {
-        let wait = self.shard.waits.get_mut(&serial).expect("it waits");
-        let key = wait.key.clone();
-        match then {
-            Then::Stays(answer) => {
-                wait.stage = Stage::Booked(answer);
-                let due = was_due.or(wait.due);
-                self.line(&key).booked.insert(serial);
-                self.arm(serial, due);
-            }
-            Then::Comes(answer) => self.book(serial, answer),
-            Then::Refused(answer) => {
-                let waited_us = self.now.since(wait.since).0;
-                if let Some(permit) = wait.hold.as_mut().and_then(|hold| hold.held.take()) {
-                    self.unhold(permit);
+    /// The first of those who are to be booked.
+    fn rebooks(&mut self, key: &Arc<Key>) -> Vec<u64> {
+        let waits = &mut self.line(key).again.waits;
+        let serials: Vec<u64> = (0..MOST).map_while(|_| waits.pop_first()).collect();
+        for serial in &serials {
+            self.shard.waits.get_mut(serial).expect("it waits").stage = Stage::Asked;
+        }
+        serials
+    }
+
+    /// Bookings were given back, or were not.
+    pub fn returned(&mut self, key: &Arc<Key>, returned: Vec<(u64, Answer)>, heard: &Heard) {
+        let there = heard.as_ref().is_err_and(Failure::not_executed);
+        for (serial, was) in returned {
+            match self.shard.waits.get_mut(&serial) {
+                None if there => self.give_back(key, was),
+                None => {}
+                Some(wait) if there => {
+                    wait.stage = Stage::Booked(was);
+                    self.line(key).booked.insert(serial);
                 }
+                Some(wait) => {
+                    wait.stage = Stage::Again;
+                    self.line(key).again.waits.insert(serial);
+                }
+            }
+        }
+        let line = self.line(key);
+        line.again.returns = !line.booked.is_empty();
+        self.goes_on(key, heard);
+    }
+
+    /// Waits were booked anew, or were not.
+    pub fn rebooked(&mut self, key: &Arc<Key>, serials: Vec<u64>, trip: &Trip, heard: &Heard) {
+        let mut not_before = None;
+        for (i, serial) in serials.into_iter().enumerate() {
+            let answer = heard.as_ref().ok().map(|answers| &answers[i]);
+            let Some(wait) = self.shard.waits.get_mut(&serial) else {
+                // It was cancelled meanwhile.
+                answer
+                    .into_iter()
+                    .for_each(|answer| self.give_back(key, answer.clone()));
+                continue;
+            };
+            match answer {
+                Some(answer) if answer.outcome != Outcome::Queued => {
+                    wait.held_back = false;
+                    self.is_rebooked(serial, trip, answer.clone());
+                }
+                answer => {
+                    not_before = not_before.max(answer.map(|answer| answer.retry_after));
+                    wait.stage = Stage::Again;
+                    self.line(key).again.waits.insert(serial);
+                }
+            }
+        }
+        if let Some(pause) = not_before {
+            let at = self.now + pause;
+            self.line(key).again.from = at;
+        }
+        self.goes_on(key, heard);
+    }
+
+    pub fn is_rebooked(&mut self, serial: u64, trip: &Trip, answer: Answer) {
+        match answer.outcome {
+            Outcome::Done if answer.retry_after > Span::ZERO => self.book(serial, trip, answer),
+            Outcome::Done => self.grant(serial, answer),
+            _ => {
+                let wait = &self.shard.waits[&serial];
+                let waited_us = match wait.waited {
+                    true => self.now.since(wait.since).0,
+                    false => 0,
+                };
                 let refusal = Decision {
                     waited_us,
                     ..refusal(&answer)
                 };
                 self.count_refusal(refusal.status);
+                // Nothing is lost if nobody hears of it.
                 let _ = self.complete(serial, refusal);
             }
+        }
+    }
+
+    fn goes_on(&mut self, key: &Arc<Key>, heard: &Heard) {
+        let at = self.now + AGAIN;
+        let again = &mut self.line(key).again;
+        again.asked = false;
+        match heard {
+            Ok(_) => again.failures = 0,
+            Err(failure) => {
+                (again.failures, again.from) = (again.failures + 1, at);
+                let over = again.failures == TRIES;
+                self.gives_up(key, over, failure);
+            }
+        }
+        self.go_on(key);
+        self.tidy(key);
+    }
+
+    /// Those who cannot be booked end as whoever is not answered.
+    fn gives_up(&mut self, key: &Arc<Key>, over: bool, failure: &Failure) {
+        let for_ever = matches!(
+            failure,
+            Failure::WrongType { .. } | Failure::Permanent { .. }
+        );
+        let here = failure.not_executed() && self.redis.policy(&key.named) == FailurePolicy::Local;
+        if over || for_ever || here {
+            let again = &mut self.line(key).again;
+            again.failures = 0;
+            let waits = std::mem::take(&mut again.waits);
+            waits.iter().for_each(|serial| self.fail(*serial, failure));
         }
     }
 }

@@ -4,11 +4,13 @@
 //! was lost is looked for before a booked time comes.
 use std::sync::Arc;
 
+use super::flight::Trip;
 use super::heartbeat::due_by;
-use super::lines::{Item, Line, Then};
+use super::lines::{self, Heard, Item, Line};
 use super::ops::Stage;
 use super::question::Op;
-use super::rebook::Moved;
+use super::rebook::UNKNOWN;
+use super::wire::{Answer, Outcome};
 use super::{Key, Named, Redis, Scene};
 use crate::limit::time::{Span, Time};
 
@@ -36,6 +38,21 @@ pub(super) enum Sooner {
     Asked,
 }
 
+/// A wait whose booking is being moved, and where it was.
+pub(super) struct Moved {
+    serial: u64,
+    was: Answer,
+    /// What it has of a semaphore.
+    permit: Option<u64>,
+}
+
+/// What became of a booking.
+enum Then {
+    Stays(Answer),
+    Comes(Answer),
+    Refused(Answer),
+}
+
 impl Scene<'_> {
     /// Something was given back on a key.
     pub fn sooner(&mut self, key: &Arc<Key>) {
@@ -43,7 +60,10 @@ impl Scene<'_> {
         let Some(line) = self.shard.lines.get_mut(key) else {
             return;
         };
-        let count = line.booked.len() + line.moving;
+        if line.again.is_on() {
+            return;
+        }
+        let count = line.booked.len() + line.moving.len();
         // Of who asks now it is not known yet whether he waits.
         line.gave_back = count == 0;
         if count == 0 || count > MOST || line.sooner != Sooner::No {
@@ -60,7 +80,7 @@ impl Scene<'_> {
 
     fn ask_sooner(&mut self, key: &Arc<Key>) {
         self.line(key).sooner = Sooner::Asked;
-        self.enqueue(key, vec![Op::Look], Then::Sooner);
+        self.enqueue(key, vec![Op::Look], lines::Then::Sooner);
     }
 
     /// The question that moves what is booked, as it is when that is sent.
@@ -77,7 +97,7 @@ impl Scene<'_> {
         let mut moved = Vec::new();
         for serial in self.booked_on(&key) {
             let wait = self.shard.waits.get_mut(&serial).expect("it is booked");
-            if wait.due.is_none_or(|due| due < soonest) {
+            if wait.held_back || wait.due.is_none_or(|due| due < soonest) {
                 continue;
             }
             let Stage::Booked(was) = &wait.stage else {
@@ -89,15 +109,15 @@ impl Scene<'_> {
             moved.push(Moved {
                 serial,
                 was,
-                due: None,
                 permit,
             });
         }
         let line = self.line(&key);
         for one in &moved {
             line.booked.remove(&one.serial);
+            line.moving.insert(one.serial);
         }
-        (line.sooner, line.moved_at, line.moving) = (Sooner::No, now, moved.len());
+        (line.sooner, line.moved_at) = (Sooner::No, now);
         moved.sort_by_key(|one| (one.was.at, one.serial));
         let lift = |one: &Moved| match one.permit {
             Some(permit) => Op::LiftHeld(self.shard.held[&permit].id),
@@ -116,8 +136,72 @@ impl Scene<'_> {
         Item {
             key,
             ops,
-            then: Then::Moved(None, moved),
+            then: lines::Then::Moved(moved),
             ..item
+        }
+    }
+
+    /// The answers to a move: those of the waits come last.
+    pub fn moved(&mut self, key: &Arc<Key>, moved: Vec<Moved>, trip: &Trip, heard: &Heard) {
+        let heard = heard.as_ref();
+        let answers = heard.map(|answers| &answers[answers.len() - moved.len()..]);
+        for (i, one) in moved.into_iter().enumerate() {
+            self.line(key).moving.remove(&one.serial);
+            let then = match answers {
+                Err(failure) if failure.not_executed() => Then::Stays(one.was),
+                Err(_) => Then::Stays(Answer {
+                    booking: UNKNOWN.into(),
+                    ..one.was
+                }),
+                Ok(answers) => match &answers[i] {
+                    answer if answer.outcome == Outcome::Stale => Then::Stays(one.was),
+                    answer if answer.outcome == Outcome::Done => Then::Comes(answer.clone()),
+                    answer => Then::Refused(answer.clone()),
+                },
+            };
+            if let (Some(held), Then::Stays(answer) | Then::Comes(answer)) = (
+                one.permit
+                    .and_then(|permit| self.shard.held.get_mut(&permit)),
+                &then,
+            ) {
+                held.booking = answer.booking.clone();
+            }
+            let wait = self.shard.waits.get(&one.serial);
+            let moving = wait.is_some_and(|wait| matches!(wait.stage, Stage::Moving(_)));
+            if let Some(permit) = self.shard.started.remove(&one.serial) {
+                if let Then::Stays(answer) | Then::Comes(answer) = then {
+                    self.has_booked(permit, answer.booking);
+                }
+            } else if moving {
+                self.is_moved_to(key, one.serial, trip, then);
+            } else if let (None, Then::Stays(answer) | Then::Comes(answer)) = (one.permit, then) {
+                // It was cancelled meanwhile.
+                self.give_back(key, answer);
+            }
+        }
+        self.tidy(key);
+    }
+
+    fn is_moved_to(&mut self, key: &Arc<Key>, serial: u64, trip: &Trip, then: Then) {
+        match then {
+            Then::Stays(answer) => {
+                let wait = self.shard.waits.get_mut(&serial).expect("it waits");
+                let due = wait.due;
+                wait.stage = Stage::Booked(answer);
+                self.line(key).booked.insert(serial);
+                match self.is_of_before(key, trip) {
+                    true => self.see_anew(key, serial),
+                    false => self.arm(serial, due),
+                }
+            }
+            Then::Comes(answer) => self.book(serial, trip, answer),
+            Then::Refused(answer) => {
+                let wait = self.shard.waits.get_mut(&serial).expect("it waits");
+                if let Some(permit) = wait.hold.as_mut().and_then(|hold| hold.held.take()) {
+                    self.unhold(permit);
+                }
+                self.is_rebooked(serial, trip, answer);
+            }
         }
     }
 
@@ -126,7 +210,7 @@ impl Scene<'_> {
     }
 
     /// What is booked on a key is looked at by then.
-    fn see_booked_by(&mut self, key: &Arc<Key>, at: Time) {
+    pub fn see_booked_by(&mut self, key: &Arc<Key>, at: Time) {
         let next = self.shard.looks.entry(key.clone()).or_insert(at);
         *next = at.min(*next);
         let next = *next;
@@ -160,8 +244,11 @@ impl Scene<'_> {
         if self.shard.lines.get(key)?.sooner == Sooner::Planned {
             self.ask_sooner(key);
         }
+        if self.shard.lines.get(key)?.again.is_on() {
+            return self.ask_for_more(key);
+        }
         let line = self.shard.lines.get(key)?;
-        if line.moving > 0 {
+        if !line.moving.is_empty() {
             return Some(now + PAUSE);
         }
         let first = self.shard.waits[line.booked.first()?].due?;
@@ -171,7 +258,7 @@ impl Scene<'_> {
         if first > now + LEAD {
             return Some(first - LEAD);
         }
-        self.urge(key, vec![Op::Look], Then::Look);
+        self.urge(key, vec![Op::Look], lines::Then::Look);
         Some(now + EVERY)
     }
 

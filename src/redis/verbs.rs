@@ -13,7 +13,7 @@ use super::wire::{Answer, Outcome};
 use super::{Key, Named, Redis};
 use crate::config::{FailurePolicy, Level};
 use crate::decision::{Decision, Status};
-use crate::limit::time::{Span, Time};
+use crate::limit::time::Span;
 use crate::limit::weights::Weights;
 use crate::op::{self, Parker, Request, Sink};
 
@@ -101,12 +101,12 @@ impl Redis {
                 stage: Stage::Asked,
                 waited: false,
                 due: None,
-                moved: Time(0),
+                held_back: false,
                 key: key.clone(),
             };
             let op = scene.begin(wait, request.wait)?;
             let line = scene.line(&key);
-            Ok((op, line.booked.len() + line.queued.len()))
+            Ok((op, line.waits()))
         })
     }
 
@@ -125,7 +125,11 @@ impl Redis {
         self.call(
             named,
             request,
-            |weights| Op::Book { wait, weights },
+            |weights| Op::Book {
+                wait,
+                weights,
+                patient: false,
+            },
             Calls::Pace,
         )
     }

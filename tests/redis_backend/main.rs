@@ -21,6 +21,7 @@ mod load;
 mod local;
 mod named;
 mod parity;
+mod penalized;
 mod queueing;
 mod refusing;
 mod sharing;

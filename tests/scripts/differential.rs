@@ -345,10 +345,13 @@ impl Run {
         self.keep(at);
     }
 
-    pub fn unbook(&mut self) {
-        let Some(made) = self.made.pop() else {
+    /// Cancels one that was made, counted from the last; the answer is whether it could be.
+    pub fn unbook(&mut self, which: usize) {
+        if self.made.is_empty() {
             return;
-        };
+        }
+        let last = self.made.len() - 1;
+        let made = self.made.remove(last.saturating_sub(which));
         let mut at = self.present();
         let found = self.ask(at.now, |batch| batch.unbook(&made.text));
         let ended = at.limits.cancel(&mut at.key, at.now, made.booking);
@@ -393,9 +396,11 @@ impl Run {
             None => at.limits.reset(&mut at.key, at.now),
         }
         let mut expected = self.expect(&at, wire::Outcome::Done, &found);
-        if penalty.is_some() {
+        match penalty {
             // Until then nothing starts.
-            expected.at = at.now.max(found.at);
+            Some(_) => expected.at = at.now.max(found.at),
+            // Which reset it was.
+            None => expected.fence = found.fence,
         }
         self.check(expected, found);
         self.keep(at);
@@ -442,8 +447,9 @@ fn step(run: &mut Run, random: &mut Random, kinds: &[u64]) {
     };
     let wait = random.pick(&[0, 0, 1_000, 1_000_000, 100_000_000, u64::MAX]);
     let wait = (wait < u64::MAX).then_some(Span(wait));
-    match random.below(14) {
-        0 => run.unbook(),
+    match random.below(15) {
+        0 => run.unbook(0),
+        14 => run.unbook(random.below(6) as usize),
         1 => {
             let (which, actual) = (random.below(8) as usize, weight(random));
             run.settle(which, actual)
@@ -504,6 +510,56 @@ fn several_together() {
     sequences(8, |random| {
         (0..2 + random.below(3)).map(|_| random.below(7)).collect()
     });
+}
+
+/// What nobody uses is there again, whatever the order in which it was given back.
+#[test]
+fn any_number_that_is_cancelled_is_given_back_whole() {
+    let second = Span::secs(1);
+    let bucket = |capacity| TokenBucket::new(capacity, 1, second, false).unwrap();
+    let steps = IntervalBucket::new(2, 1, second, false).unwrap();
+    let pacer = Pacer::new(1, 1, second, 500).unwrap();
+    let log = SlidingLog::new(2, second).unwrap();
+    let window = |limit| FixedWindow::new(limit, Span::secs(1_000), Align::Clock).unwrap();
+    let each: [&[Rule]; 6] = [
+        &[Rule::TokenBucket(bucket(1))],
+        &[Rule::IntervalBucket(steps)],
+        &[Rule::Pacer(pacer)],
+        &[Rule::SlidingLog(log)],
+        &[Rule::TokenBucket(bucket(3)), Rule::FixedWindow(window(700))],
+        &[Rule::FixedWindow(window(1)), Rule::Unlimited],
+    ];
+    for rules in each {
+        let limit = |rule: &Rule| Limit {
+            rule: rule.clone(),
+            per_call: false,
+        };
+        let mut run = Run::new(Limits::new(rules.iter().map(limit).collect(), 1).unwrap());
+        // In its own second, and as in a window of a thousand.
+        run.raw = 1_700_000_000_000_000;
+        run.book(Weights::One(1), None);
+        let count = match rules[0] {
+            Rule::FixedWindow(_) => 100,
+            _ => 500,
+        };
+        run.book_often(Weights::One(1), None, count);
+        for n in 0..count {
+            // The first first, in pairs of which the second comes before the first.
+            run.unbook(count - 1 - n - (n + 1) % 2);
+            run.forget_story();
+        }
+        run.raw += 3_000_000;
+        let before = run.made.len();
+        let wait = if rules.len() > 1 {
+            None
+        } else {
+            Some(Span::ZERO)
+        };
+        run.book(Weights::One(1), wait);
+        assert_eq!(run.made.len(), before + 1, "{rules:?}");
+        let next = run.made[before].booking.at();
+        assert!(next.0 < run.raw + 1_000_000_000, "{rules:?}: {next:?}");
+    }
 }
 
 /// What two handles of one version let pass that are used in turns, within so many steps of `step`.

@@ -39,7 +39,7 @@ fn step(run: &mut Run, random: &mut Random, gap: u64) {
     let weight = random.pick(&[1, 1, 1, 1, 2, 3, 50]);
     match random.below(20) {
         0 => run.peek(Weights::One(random.pick(&[1, 7, 100, 300]))),
-        1 => run.unbook(),
+        1 => run.unbook(0),
         // Of the newest and of the oldest, to more and to nothing.
         2..=4 => {
             let back = random.pick(&[1, 2, 20, 200, 1_000]);

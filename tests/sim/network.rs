@@ -168,7 +168,9 @@ impl World {
         let rates = self.rates.get_mut(&key).expect("every key is judged");
         // What was forgotten begins anew by a clock that stepped back.
         let world = (self.mode == Mode::Back).then_some(self.now);
-        rates.after(&asked, &reply, &known, world);
+        let booked = self.audits.get(&key);
+        let booked = booked.map(|audit| audit.booked(&self.server));
+        rates.after(&asked, &reply, &known, &booked.unwrap_or_default(), world);
         self.note_losses(&asked, &reply);
         self.publish();
         if attempt == 0 || self.chance(4) || self.now < self.processes[p].cut_until {

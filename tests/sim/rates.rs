@@ -1,5 +1,5 @@
 //! What a key's rates admitted, by the server's own answers, judged by an exact replay.
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use limiter::limit::decide::{Limits, Outcome as Verdict};
 use limiter::limit::rule::{Kind, Limit, Rule};
@@ -54,12 +54,13 @@ impl Rates {
     }
 
     /// A call was run, at this time of the world if the server's clock is not to be relied on. `known`: who
-    /// held or waited before it.
+    /// held or waited before it. `booked`: what there is of permits after it, with their times.
     pub fn after(
         &mut self,
         asked: &[Asked],
         reply: &Reply,
         known: &BTreeSet<String>,
+        booked: &BTreeMap<String, (Time, String)>,
         world: Option<u64>,
     ) {
         let Reply::Done { now, answers, .. } = reply else {
@@ -75,7 +76,7 @@ impl Rates {
             match asked.letter {
                 // What was granted before the clock stepped has a time that nobody knows here.
                 'A' if world.is_some() && answer.at < *now => {}
-                'T' | 'B' | 'P' | 'A' if done && !answer.booking.is_empty() => {
+                'T' | 'B' | 'P' | 'M' | 'A' if done && !answer.booking.is_empty() => {
                     self.takes(asked, answer, time(answer.at), known);
                 }
                 'V' => {
@@ -99,19 +100,46 @@ impl Rates {
                         self.taken.push(one);
                     }
                 }
-                'U' if done => self.taken.retain(|one| one.booking != asked.booking),
+                'U' | 'D' if done => self.taken.retain(|one| one.booking != asked.booking),
                 'C' if answer.outcome == Outcome::Returned => {
                     // Of one that has begun the rates keep their part.
                     self.taken
                         .retain(|one| one.id != asked.id || one.begins <= *now);
                 }
                 'S' if done => self.settled(asked, answer),
-                'Z' => self.blocked = self.blocked.max(Time(time(*now).0 + asked.number)),
+                'Z' => {
+                    self.blocked = self.blocked.max(Time(time(*now).0 + asked.number));
+                    let time = |at: Time| if at > *now { Some(time(at)) } else { None };
+                    self.is_moved(*now, booked, time);
+                }
                 'X' => {
                     self.blocked = Time(0);
                     self.taken.clear();
                 }
                 _ => {}
+            }
+        }
+    }
+
+    /// Permits that were booked are so for other times, or not any more.
+    fn is_moved(
+        &mut self,
+        now: Time,
+        booked: &BTreeMap<String, (Time, String)>,
+        time: impl Fn(Time) -> Option<Time>,
+    ) {
+        self.taken
+            .retain(|one| one.id.is_empty() || one.begins <= now || booked.contains_key(&one.id));
+        for one in self.taken.iter_mut().filter(|one| one.begins > now) {
+            let Some((begins, booking)) = booked.get(&one.id) else {
+                continue;
+            };
+            if let Some(at) = time(*begins) {
+                (one.at, one.begins, one.booking) = (at, *begins, booking.clone());
+                if at < self.blocked {
+                    let text = format!("{} starts at {} in a penalty", one.id, at.0);
+                    self.violation.get_or_insert(text);
+                }
             }
         }
     }

@@ -55,7 +55,7 @@ pub fn read(call: &Call) -> Seen {
                 let more = if letter == 'B' { 3 } else { 0 };
                 (2 + more, Asked { weights, ..one }, count)
             }
-            'P' => (
+            'P' | 'M' => (
                 2,
                 Asked {
                     weights: Some(weights(&arg(2))),
@@ -74,7 +74,7 @@ pub fn read(call: &Call) -> Seen {
                 1,
             ),
             'L' => (0, one, 1),
-            'U' | 'V' => (
+            'U' | 'D' | 'V' => (
                 1,
                 Asked {
                     booking: arg(1),

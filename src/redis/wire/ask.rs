@@ -298,6 +298,18 @@ impl Batch<'_> {
         self.ops += 1;
     }
 
+    /// The same for who waits: while bookings are moved, the answer is when to ask again.
+    pub fn await_time(&mut self, wait: Option<Span>, weights: &Weights) {
+        if wait == Some(Span::ZERO) {
+            return self.book(wait, weights);
+        }
+        assert!(!self.target.holds, "a semaphore cannot be booked");
+        self.class = Class::AtMostOnce;
+        self.op("M");
+        self.push_wait(wait);
+        self.push_weights(weights);
+    }
+
     /// Would it pass?
     pub fn peek(&mut self, weights: &Weights) {
         self.op("K");
@@ -326,6 +338,13 @@ impl Batch<'_> {
         assert!(!self.target.holds, "a semaphore's wait is cancelled");
         self.class = Class::AtMostOnce;
         self.op("U").push(booking);
+    }
+
+    /// Gives back a booking, due or not, which has not started and will not.
+    pub fn give_back(&mut self, booking: &str) {
+        assert!(!self.target.holds, "a semaphore's wait is cancelled");
+        self.class = Class::AtMostOnce;
+        self.op("D").push(booking);
     }
 
     /// Takes a booking back, if none was made after it, to be [booked again](Batch::rebook). The last one

@@ -138,6 +138,20 @@ impl Audit {
     }
 
     #[allow(dead_code)] // of tests/sim
+    /// Permits, from when on they are, and what they took.
+    pub fn booked(&self, server: &Server) -> BTreeMap<String, (Time, String)> {
+        let Some((Stored::Hash(who), _)) = server.data.stored(&self.keys[3]) else {
+            return BTreeMap::new();
+        };
+        let booking = |(id, text): (String, String)| {
+            let booking = text.rsplit(';').next().filter(|text| !text.is_empty())?;
+            let at = booking.split(' ').next()?.parse().ok()?;
+            Some((id, (Time(at), booking.to_owned())))
+        };
+        who.into_iter().filter_map(booking).collect()
+    }
+
+    #[allow(dead_code)] // of tests/sim
     /// Permits, and by when they end.
     pub fn ends(&self, server: &Server) -> BTreeMap<String, u64> {
         let mut found = BTreeMap::new();
