@@ -121,6 +121,6 @@ end
 
 kinds.I = {
   takes = 4, size = 5, charge_size = 8, text = text, parse = parse, limit = limit, fresh = fresh,
-  fill = fill, fresh_at = fresh_at, wait = wait, charge = charge, undo = undo, join = join, figures = figures, lower = lower, owes = owes,
-  raise = raise, reconfigure = reconfigure,
+  fill = fill, fresh_at = fresh_at, wait = wait, charge = charge, undo = undo, join = join, figures = figures,
+  lower = lower, owes = owes, raise = raise, reconfigure = reconfigure,
 }
