@@ -66,13 +66,14 @@
  *
  * THREADS
  *   Every function may be called from any thread at any time; only a *_free must not run together
- *   with another call on its object. Blocking: limiter_acquire with a wait, limiter_queue_poll with
- *   a timeout, limiter_client_shutdown and limiter_client_free. On Redis limiter_acquire without a
- *   wait, limiter_pace, limiter_renew, limiter_settle, limiter_peek, limiter_reset,
- *   limiter_penalize and limiter_try_many take one round trip, bounded by command_timeout_ms; on
- *   memory they take none. limiter_release never waits. Library threads block every signal and
- *   have names that begin with "limiter-"; there are none until something needs one. The library
- *   installs no signal or exit handlers and its calls are not async-signal-safe.
+ *   with another call on its object. Blocking: limiter_acquire and limiter_before_task with a wait,
+ *   limiter_queue_poll with a timeout, limiter_client_shutdown and limiter_client_free. On Redis
+ *   limiter_acquire and limiter_before_task without a wait, limiter_pace, limiter_renew,
+ *   limiter_settle, limiter_peek, limiter_reset, limiter_penalize and limiter_try_many take one
+ *   round trip, bounded by command_timeout_ms; on memory they take none. limiter_release never
+ *   waits. Library threads block every signal and have names that begin with "limiter-"; there are
+ *   none until something needs one. The library installs no signal or exit handlers and its calls
+ *   are not async-signal-safe.
  *
  * CALLBACKS
  *   run on one library thread of their own, in the order of the events, perhaps before the call
@@ -84,15 +85,16 @@
  *   Handles stay valid in a forked child, also in a grandchild and through daemon(). The child's
  *   first call makes it a background of its own; the parent's threads, connections, permits and
  *   waits stay the parent's (its permits answer LIMITER_FORKED in the child). A memory client
- *   starts afresh in the child. A queue keeps its descriptor's number, unless the child has closed
- *   it and put something else there. Free handles in the child or leave them; neither disturbs the
- *   parent.
+ *   starts afresh in the child, its virtual clock too. A queue keeps its descriptor's number,
+ *   unless the child has closed it and put something else there. Free handles in the child or leave
+ *   them; neither disturbs the parent.
  *
  * LEAVING
  *   A process may exit, return from main or be killed at any moment and in any state: the exit code
  *   is untouched. (A main thread that ends by pthread_exit() frees its clients first: the library's
  *   threads take no signals.) limiter_client_shutdown first gives back what is held; what a killed
- *   process held on Redis comes back a little after its lease: see LIMITER_SEMAPHORE.
+ *   process held on Redis comes back a little after its lease: see LIMITER_SEMAPHORE. Where the
+ *   system has no memory left, the process ends by abort().
  */
 
 #ifndef LIMITER_H
@@ -155,7 +157,7 @@
  * The values of limiter_status. Never renumbered, never reused.
  */
 
-/* Done. For an acquire: admitted, and `permit` is held. */
+/* Done. For an acquire: admitted, and `permit` is held, if anything was charged. */
 #define LIMITER_OK 0
 
 /* Started; exactly one completion will follow. */
@@ -210,7 +212,7 @@
 /* As many waits as `max_waiting` allows are under way; nothing was started. */
 #define LIMITER_OVERLOADED -11
 
-/* The system refused a descriptor, a thread or memory. */
+/* The system refused a descriptor or a thread. */
 #define LIMITER_RESOURCE -12
 
 /* This limiter or backend cannot do that. */
@@ -239,8 +241,8 @@
  * At most `capacity` units are held at once. First in, first out over all processes. A permit lives
  * for `lease_ms` and is renewed in the background while it is held. So what a killed process held
  * on Redis is free again within its lease, or within 350 ms and four fifths of a lease below 1750
- * ms; and what is not renewed, within its lease and 350 ms or a twentieth of it, whichever is
- * longer.
+ * ms; and what is not renewed, at the end of its lease, on Redis up to 350 ms or a twentieth of it
+ * later, whichever is longer.
  */
 #define LIMITER_SEMAPHORE 1
 
@@ -428,14 +430,16 @@ typedef struct limiter_request {
     uint64_t weight;
     /*
      * Nullable: a weight for each limit instead, in their order, read during the call; a limit with
-     * weight 0 is left alone. `weight` is then not read.
+     * weight 0 is left alone; for one with LIMITER_PER_CALL any other counts as 1. `weight` is then
+     * not read.
      */
     const uint64_t *weights;
     /* Length of `weights`: the limiter's number of limits, or 0 where `weights` is NULL. */
     size_t weights_len;
     /*
-     * Longest wait until admission: 0 tries once, a negative one waits without limit. A wait known
-     * to be longer is denied at once. For limiter_pace(): the longest delay to accept. Default 0.
+     * Longest wait until admission: 0 tries once, a negative one waits without limit, but for a
+     * start that would lie over 10 years ahead. A wait known to be longer is denied at once, or
+     * when that becomes known. For limiter_pace(): the longest delay to accept. Default 0.
      */
     int32_t wait_ms;
     /* Semaphore: this permit's lease, 100 to 86 400 000. Default 0: the limit's. */
@@ -468,14 +472,19 @@ typedef struct limiter_decision {
      * in one microsecond, which is one up to a million a second.
      */
     uint64_t limit;
-    /* Units of it that could be taken at this moment. 0 <= remaining <= limit. */
+    /*
+     * Units of it that could be taken at this moment if nobody waited. 0 <= remaining <= limit.
+     * Where a pacer has one, it lets one call of any weight through.
+     */
     uint64_t remaining;
     /*
      * Denied: coming back after exactly this is admitted if nobody else comes, never 0; several
      * limits: the longest of those that deny. Where only a release can help, and permits are
      * renewed, nobody knows when that comes: then it is the lease, as a hint; where more than 64
-     * leases have to end, it is when the 64th does, to ask again. limiter_pace(): how long to sleep
-     * before starting. Never: UINT64_MAX. Otherwise 0.
+     * leases have to end, it is when the 64th does, to ask again. Those who wait for a semaphore
+     * before are not reckoned with, nor that a bucket with LIMITER_START_EMPTY begins to fill by a
+     * first acquire only. limiter_pace(): how long to sleep before starting. Never: UINT64_MAX.
+     * Otherwise 0.
      */
     uint64_t retry_after_us;
     /*
@@ -492,10 +501,10 @@ typedef struct limiter_decision {
     uint64_t fence;
     /*
      * Whose `limit`, `remaining` and `reset_after_us` these are: a limit's position, from 0. Denied
-     * or never: the one that refused; of several, the one that takes longest. Otherwise the one
-     * with the least remaining. LIMITER_NO_INDEX where there are no numbers: with errors, with
-     * PENDING, and where the call was admitted after a wait, because they have changed since
-     * (limiter_peek() tells).
+     * or never: the one that refused; of several, the first semaphore that is full, else the one
+     * that takes longest. Otherwise the one with the least remaining. LIMITER_NO_INDEX where there
+     * are no numbers: with errors, with PENDING, and where the call was admitted after a wait,
+     * because they have changed since (limiter_peek() tells).
      */
     uint32_t index;
     /* Pending: how many waited ahead when it was queued. */
@@ -514,7 +523,10 @@ typedef void (*limiter_completion_fn)(void *user_data, const struct limiter_deci
 typedef struct limiter_stats {
     /* sizeof(limiter_stats), set by LIMITER_INIT; the library writes no further. */
     size_t struct_size;
-    /* Admitted calls. */
+    /*
+     * Admitted calls that charged something; what a detached or freed queue gave back is among
+     * them.
+     */
     uint64_t granted;
     /* Answers LIMITER_DENIED, at once or after a wait. */
     uint64_t denied;
@@ -541,7 +553,7 @@ typedef struct limiter_stats {
     uint64_t backend_calls;
     /* Times a connection to the backend was made. */
     uint64_t connects;
-    /* Gauge: permits held now. */
+    /* Gauge: permits of semaphores held now. */
     uint64_t in_flight;
     /* Gauge: waits under way now. */
     uint64_t waiting;
@@ -602,10 +614,7 @@ extern "C" {
  *     tls_insecure        no | yes                default no: yes skips verifying the server
  */
 
-/*
- * New settings, all at their defaults. Never NULL but when memory is exhausted. Free them with
- * limiter_config_free().
- */
+/* New settings, all at their defaults. Never NULL. Free them with limiter_config_free(). */
 LIMITER_API struct limiter_config_t *limiter_config_new(void);
 
 /*
@@ -826,8 +835,8 @@ limiter_status limiter_peek(struct limiter_t *limiter,
 
 /*
  * Makes a key as new: rates and windows start afresh, permits held on it become LIMITER_STALE, and
- * those who wait are admitted as the new state allows. Also heals a Redis key that somebody else
- * wrote to.
+ * those who wait are admitted as the new state allows. A penalty ends. Also heals a Redis key that
+ * somebody else wrote to.
  */
 LIMITER_API
 limiter_status limiter_reset(struct limiter_t *limiter,
@@ -837,9 +846,10 @@ limiter_status limiter_reset(struct limiter_t *limiter,
 /*
  * Lets nothing start on a key for `retry_after_us` from now (cut to max_penalty_ms): what to call
  * when the service behind it said "too many requests, come back in". A running penalty is never
- * shortened. Calls that were admitted go on; those booked or waiting are put off, in their order
- * and no faster than the limits allow from then on. A time that limiter_pace() has told stays. On
- * Redis other processes hear of it by a note: what they have booked is put off a moment later.
+ * shortened by another one. Calls that were admitted go on; those booked or waiting are put off, in
+ * their order and no faster than the limits allow from then on. A time that limiter_pace() has told
+ * stays. On Redis other processes hear of it by a note: what they have booked is put off a moment
+ * later.
  */
 LIMITER_API
 limiter_status limiter_penalize(struct limiter_t *limiter,
@@ -871,9 +881,10 @@ limiter_status limiter_try_many(struct limiter_t *limiter,
 /*
  * Gives a permit back: the semaphore's weight goes to those who wait; what was taken from rates and
  * windows stays taken (limiter_settle() corrects that). A slot of limiter_pace() that is still to
- * come is given back whole. LIMITER_STALE, with no effect, for a permit that is over;
- * LIMITER_INVALID for 0; LIMITER_FORKED for one of the parent's; LIMITER_CLOSED once the client is
- * shut down, which has released it. Never waits; may be called from a callback.
+ * come is given back whole, if nothing has been booked behind it; else it passes unused, as a time
+ * that was told stays. LIMITER_STALE, with no effect, for a permit that is over; LIMITER_INVALID
+ * for 0; LIMITER_FORKED for one of the parent's; LIMITER_CLOSED once the client is shut down, which
+ * has released it. Never waits; may be called from a callback.
  */
 LIMITER_API
 limiter_status limiter_release(struct limiter_t *limiter,
@@ -890,18 +901,20 @@ limiter_status limiter_renew(struct limiter_t *limiter,
                              uint32_t lease_ms);
 
 /*
- * Corrects an estimate: the permit's call used `actual_weight`, not the weight it asked for, as if
- * it had asked for that from the start. Less is given back, as far as time has not given it back
- * already, and those who wait start earlier for it where they can (see limiter_acquire()); more is
- * charged, beyond the limit if need be, and later calls wait for it; those that have their time
- * already keep it. Applies to each limit that counts weight and that this call took from, except
- * semaphores (also where the request gave a weight for each limit: all of them are corrected to the
- * same). Once for each permit, before it is released: after that LIMITER_STALE with no effect, and
- * also, on a limiter without a semaphore, once the permit is forgotten, which is not before 1024
- * later ones were granted. A permit that is never settled stays at its estimate. What was used
- * beyond it is taken when it is settled, whatever has come back since. Where no limit is there to
- * correct, as with semaphores alone, LIMITER_OK with no effect. LIMITER_INVALID, with no effect,
- * for more than 2^48.
+ * Corrects an estimate: the permit's call used `actual_weight`, not the weight it asked for.
+ * Windows count it as if it had asked for that from the start. A bucket is given back what time has
+ * not brought back since, which is taken to pay for the oldest first: all of it, if it is settled
+ * before what was taken at the time has come back; so settle early, or have a burst above what
+ * comes while a call runs. A pacer is given back what was granted last. Those who wait start
+ * earlier for it where they can (see limiter_acquire()). More is charged, beyond the limit if need
+ * be, and later calls wait for it; those that have their time already keep it. Applies to each
+ * limit that counts weight and that this call took from, except semaphores (also where the request
+ * gave a weight for each limit: all of them are corrected to the same). Once for each permit,
+ * before it is released: after that LIMITER_STALE with no effect, and also, on a limiter without a
+ * semaphore, once the permit is forgotten, which is not before 1024 later ones were granted. A
+ * permit that is never settled stays at its estimate. What was used beyond it is taken when it is
+ * settled, whatever has come back since. Where no limit is there to correct, as with semaphores
+ * alone, LIMITER_OK with no effect. LIMITER_INVALID, with no effect, for more than 2^48.
  */
 LIMITER_API
 limiter_status limiter_settle(struct limiter_t *limiter,

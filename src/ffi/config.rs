@@ -36,7 +36,7 @@ use crate::ffi::types::*;
 ///     tls_ca_file         a PEM file              default: the system's authorities
 ///     tls_insecure        no | yes                default no: yes skips verifying the server
 /// ==
-/// New settings, all at their defaults. Never NULL but when memory is exhausted. Free them with
+/// New settings, all at their defaults. Never NULL. Free them with
 /// limiter_config_free().
 #[unsafe(no_mangle)]
 pub extern "C" fn limiter_config_new() -> *mut limiter_config_t {

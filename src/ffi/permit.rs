@@ -11,7 +11,8 @@ use crate::limit::time::Span;
 /// ==
 /// Gives a permit back: the semaphore's weight goes to those who wait; what was taken from rates and
 /// windows stays taken (limiter_settle() corrects that). A slot of limiter_pace() that is still to come
-/// is given back whole. LIMITER_STALE, with no effect, for a permit that is over; LIMITER_INVALID for 0;
+/// is given back whole, if nothing has been booked behind it; else it passes unused, as a time that was told
+/// stays. LIMITER_STALE, with no effect, for a permit that is over; LIMITER_INVALID for 0;
 /// LIMITER_FORKED for one of the parent's; LIMITER_CLOSED once the client is shut down, which has
 /// released it. Never waits; may be called from a callback.
 ///
@@ -49,9 +50,11 @@ pub unsafe extern "C" fn limiter_renew(
     })
 }
 
-/// Corrects an estimate: the permit's call used `actual_weight`, not the weight it asked for, as if it had
-/// asked for that from the start. Less is given back, as far as time has not given it back already, and
-/// those who wait start earlier for it where they can (see limiter_acquire()); more is charged, beyond the
+/// Corrects an estimate: the permit's call used `actual_weight`, not the weight it asked for. Windows count it
+/// as if it had asked for that from the start. A bucket is given back what time has not brought back since, which
+/// is taken to pay for the oldest first: all of it, if it is settled before what was taken at the time has come
+/// back; so settle early, or have a burst above what comes while a call runs. A pacer is given back what was
+/// granted last. Those who wait start earlier for it where they can (see limiter_acquire()). More is charged, beyond the
 /// limit if need be, and later calls wait for it; those that have their time already keep it. Applies to each
 /// limit that counts weight and that this call took from, except semaphores (also where the request gave a
 /// weight for each limit: all of them are corrected to the same). Once for each permit, before it is

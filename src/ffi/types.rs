@@ -19,7 +19,7 @@ pub type limiter_status = i32;
 ///
 /// The values of limiter_status. Never renumbered, never reused.
 /// ==
-/// Done. For an acquire: admitted, and `permit` is held.
+/// Done. For an acquire: admitted, and `permit` is held, if anything was charged.
 pub const LIMITER_OK: i32 = 0;
 /// Started; exactly one completion will follow.
 pub const LIMITER_PENDING: i32 = 1;
@@ -50,7 +50,7 @@ pub const LIMITER_FORKED: i32 = -9;
 pub const LIMITER_WOULD_DEADLOCK: i32 = -10;
 /// As many waits as `max_waiting` allows are under way; nothing was started.
 pub const LIMITER_OVERLOADED: i32 = -11;
-/// The system refused a descriptor, a thread or memory.
+/// The system refused a descriptor or a thread.
 pub const LIMITER_RESOURCE: i32 = -12;
 /// This limiter or backend cannot do that.
 pub const LIMITER_UNSUPPORTED: i32 = -13;
@@ -67,7 +67,8 @@ pub const LIMITER_PACE_NEVER: i64 = -1000;
 /// At most `capacity` units are held at once. First in, first out over all processes. A permit lives
 /// for `lease_ms` and is renewed in the background while it is held. So what a killed process held on
 /// Redis is free again within its lease, or within 350 ms and four fifths of a lease below 1750 ms; and
-/// what is not renewed, within its lease and 350 ms or a twentieth of it, whichever is longer.
+/// what is not renewed, at the end of its lease, on Redis up to 350 ms or a twentieth of it later, whichever is
+/// longer.
 pub const LIMITER_SEMAPHORE: u32 = 1;
 /// Up to `capacity` units are saved up; `refill` units come back every `period_us`, continuously or,
 /// with LIMITER_INTERVAL, all at the period's end. Starts full or, with LIMITER_START_EMPTY, empty.
@@ -195,12 +196,12 @@ pub struct limiter_request {
     /// jumps a queue and only fills in the numbers. Default 1.
     pub weight: u64,
     /// Nullable: a weight for each limit instead, in their order, read during the call; a limit with
-    /// weight 0 is left alone. `weight` is then not read.
+    /// weight 0 is left alone; for one with LIMITER_PER_CALL any other counts as 1. `weight` is then not read.
     pub weights: *const u64,
     /// Length of `weights`: the limiter's number of limits, or 0 where `weights` is NULL.
     pub weights_len: usize,
-    /// Longest wait until admission: 0 tries once, a negative one waits without limit. A wait known to be
-    /// longer is denied at once. For limiter_pace(): the longest delay to accept. Default 0.
+    /// Longest wait until admission: 0 tries once, a negative one waits without limit, but for a start that would
+    /// lie over 10 years ahead. A wait known to be longer is denied at once, or when that becomes known. For limiter_pace(): the longest delay to accept. Default 0.
     pub wait_ms: i32,
     /// Semaphore: this permit's lease, 100 to 86 400 000. Default 0: the limit's.
     pub lease_ms: u32,
@@ -229,12 +230,14 @@ pub struct limiter_decision {
     /// Units that the limit named by `index` allows at most. A pacer's is its burst and what comes in one
     /// microsecond, which is one up to a million a second.
     pub limit: u64,
-    /// Units of it that could be taken at this moment. 0 <= remaining <= limit.
+    /// Units of it that could be taken at this moment if nobody waited. 0 <= remaining <= limit. Where a
+    /// pacer has one, it lets one call of any weight through.
     pub remaining: u64,
     /// Denied: coming back after exactly this is admitted if nobody else comes, never 0; several limits:
     /// the longest of those that deny. Where only a release can help, and permits are renewed, nobody
     /// knows when that comes: then it is the lease, as a hint; where more than 64 leases have to end, it is
-    /// when the 64th does, to ask again. limiter_pace(): how long to sleep before starting. Never:
+    /// when the 64th does, to ask again. Those who wait for a semaphore before are not reckoned with, nor that
+    /// a bucket with LIMITER_START_EMPTY begins to fill by a first acquire only. limiter_pace(): how long to sleep before starting. Never:
     /// UINT64_MAX. Otherwise 0.
     pub retry_after_us: u64,
     /// Until that limit is as good as new if nobody else comes; of a sliding log, until its oldest entry
@@ -246,7 +249,8 @@ pub struct limiter_decision {
     /// Otherwise 0.
     pub fence: u64,
     /// Whose `limit`, `remaining` and `reset_after_us` these are: a limit's position, from 0. Denied or
-    /// never: the one that refused; of several, the one that takes longest. Otherwise the one with the
+    /// never: the one that refused; of several, the first semaphore that is full, else the one that takes
+    /// longest. Otherwise the one with the
     /// least remaining. LIMITER_NO_INDEX where there are no numbers: with errors, with PENDING, and where
     /// the call was admitted after a wait, because they have changed since (limiter_peek() tells).
     pub index: u32,
@@ -263,7 +267,7 @@ pub struct limiter_decision {
 pub struct limiter_stats {
     /// sizeof(limiter_stats), set by LIMITER_INIT; the library writes no further.
     pub struct_size: usize,
-    /// Admitted calls.
+    /// Admitted calls that charged something; what a detached or freed queue gave back is among them.
     pub granted: u64,
     /// Answers LIMITER_DENIED, at once or after a wait.
     pub denied: u64,
@@ -288,7 +292,7 @@ pub struct limiter_stats {
     pub backend_calls: u64,
     /// Times a connection to the backend was made.
     pub connects: u64,
-    /// Gauge: permits held now.
+    /// Gauge: permits of semaphores held now.
     pub in_flight: u64,
     /// Gauge: waits under way now.
     pub waiting: u64,

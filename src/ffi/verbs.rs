@@ -120,7 +120,7 @@ pub unsafe extern "C" fn limiter_peek(
 }
 
 /// Makes a key as new: rates and windows start afresh, permits held on it become LIMITER_STALE, and
-/// those who wait are admitted as the new state allows. Also heals a Redis key that somebody else wrote
+/// those who wait are admitted as the new state allows. A penalty ends. Also heals a Redis key that somebody else wrote
 /// to.
 ///
 /// # Safety
@@ -136,7 +136,7 @@ pub unsafe extern "C" fn limiter_reset(
 
 /// Lets nothing start on a key for `retry_after_us` from now (cut to max_penalty_ms): what to call when
 /// the service behind it said "too many requests, come back in". A running penalty is never
-/// shortened. Calls that were admitted go on; those booked or waiting are put off, in their order and no
+/// shortened by another one. Calls that were admitted go on; those booked or waiting are put off, in their order and no
 /// faster than the limits allow from then on. A time that limiter_pace() has told stays. On Redis other
 /// processes hear of it by a note: what they have booked is put off a moment later.
 ///

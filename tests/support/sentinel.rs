@@ -97,15 +97,26 @@ impl Watched {
 
     /// The master that a sentinel names, if it is not on this port.
     pub fn master_but(&self, not: u16) -> Option<&Server> {
-        self.sentinels.iter().find_map(|(sentinel, _)| {
+        self.named().flatten().find(|server| server.port != not)
+    }
+
+    /// The master that most sentinels name: one may keep to what it once heard.
+    pub fn agreed(&self) -> Option<&Server> {
+        let named: Vec<&Server> = self.named().flatten().collect();
+        let votes = |port| named.iter().filter(|one| one.port == port).count();
+        let most = named.iter().find(|one| votes(one.port) > 1);
+        most.copied()
+    }
+
+    /// The master that each sentinel names.
+    fn named(&self) -> impl Iterator<Item = Option<&Server>> {
+        self.sentinels.iter().map(|(sentinel, _)| {
             let addr = self.ask(
                 *sentinel,
                 &["SENTINEL", "GET-MASTER-ADDR-BY-NAME", "mymaster"],
             );
             let port: u16 = addr.get(1)?.parse().ok()?;
-            self.servers
-                .iter()
-                .find(|server| server.port == port && port != not)
+            self.servers.iter().find(|server| server.port == port)
         })
     }
 

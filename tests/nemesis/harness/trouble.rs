@@ -234,36 +234,39 @@ fn order<T: FromRedisValue>(connection: &mut Connection, command: &[&str]) -> T 
 }
 
 fn master_dies(watched: &mut Watched) -> &'static str {
-    // A sentinel that has not heard of it yet names the one before.
-    let master = |watched: &Watched, not: u16| {
-        let named = watched.master_but(not)?;
-        (named.try_ask::<Vec<redis::Value>>(&["ROLE"]).ok()?[0]
-            == redis::Value::BulkString(b"master".to_vec()))
-        .then_some(named.port)
+    let is_master = |server: &Server| {
+        let role = server.try_ask::<Vec<redis::Value>>(&["ROLE"]);
+        role.is_ok_and(|role| role[0] == redis::Value::BulkString(b"master".to_vec()))
     };
-    let (mut old, mut new) = (None, None);
+    let mut old = 0;
     eventually("a master", secs(60), || {
-        old = master(watched, 0);
-        old.is_some()
+        let agreed = watched.agreed().filter(|server| is_master(server));
+        old = agreed.map_or(0, |server| server.port);
+        old > 0
     });
-    let old = old.expect("a moment ago");
-    let own = |watched: &Watched| watched.servers.iter().position(|server| server.port == old);
-    let own = own(watched).expect("one of them");
+    let own = watched.servers.iter().position(|server| server.port == old);
+    let own = own.expect("one of them");
     watched.servers[own].kill();
     eventually("another master", secs(60), || {
-        new = master(watched, old);
-        new.is_some()
+        // A sentinel that has not heard of it yet names the one before.
+        watched.master_but(old).is_some_and(is_master)
     });
-    // The old one comes back as a replica.
-    let server = &mut watched.servers[own];
-    server.boot();
-    server.ask::<()>(&[
-        "REPLICAOF",
-        "127.0.0.1",
-        &new.expect("a moment ago").to_string(),
-    ]);
+    watched.servers[own].boot();
+    // The old one comes back as a replica, or is made the master again by sentinels that were late.
     eventually("it follows", secs(60), || {
-        server.info("replication", "master_link_status") == "up"
+        let (server, Some(named)) = (&watched.servers[own], watched.agreed()) else {
+            return false;
+        };
+        let to = named.port.to_string();
+        let follows = server.info("replication", "master_port") == to
+            && server.info("replication", "master_link_status") == "up";
+        if named.port == old {
+            // Nobody is, if it was told to follow one that is to follow it.
+            server.ask::<()>(&["REPLICAOF", "NO", "ONE"]);
+        } else if !follows {
+            server.ask::<()>(&["REPLICAOF", "127.0.0.1", &to]);
+        }
+        is_master(named) && (named.port == old || follows)
     });
     "failovers"
 }
