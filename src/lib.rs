@@ -4,7 +4,7 @@
 //! - [`limit`]: the algorithms, pure: state + time + weight -> decision.
 //! - [`decision`]: the words every layer shares: status, decision.
 //! - [`config`]: a client's settings, from strings.
-//! - [`stats`]: what is counted. [`sync`]: locks that a bug does not poison. `pages`: very many of a kind.
+//! - [`stats`]: what is counted. [`sync`]: locks that a bug does not poison. `pages`, `dense`: very many of a kind.
 //! - [`runtime`], [`fork`]: the library's threads, and what a fork does to what it holds.
 //! - [`clock`], [`timer`]: time, and what falls due.
 //! - [`op`], [`queue`], [`callback`], over [`mailbox`]: what is asked, and the ways its one answer takes.
@@ -22,6 +22,7 @@ pub mod client;
 pub mod clock;
 pub mod config;
 pub mod decision;
+mod dense;
 pub mod ffi;
 pub mod fork;
 pub mod limit;

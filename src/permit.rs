@@ -1,7 +1,7 @@
 //! The numbers by which permits and operations are known outside, and what remembers them.
 //!
 //! A number names the process generation it was made in, the shard that knows it, and a serial. Serials
-//! count up and begin again only after 2^45, so a copy of an old number is told from a live one.
+//! count up and begin again only after 2^44, so a copy of an old number is told from a live one.
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::decision::Status;
@@ -14,8 +14,8 @@ pub struct Numbers {
 
 impl Numbers {
     pub const SHARDS: usize = 1 << SHARD_BITS;
-    /// Permits are counted modulo this; one bit of a number's serial is left to say of which kind it is.
-    pub const PERMITS: u64 = 1 << (SERIAL_BITS - 1);
+    /// Permits are counted modulo this; two bits of a number's serial are left to say of which kind it is.
+    pub const PERMITS: u64 = 1 << (SERIAL_BITS - 2);
 
     /// `generation`: how many forks lie between the process that loaded the library and this one.
     pub const fn new(generation: u64) -> Numbers {

@@ -22,6 +22,16 @@ pub(super) enum Charges {
     Many(Box<[Charge]>),
 }
 
+/// Charges beyond the first that most bookings have at most.
+const MORE: usize = 2;
+
+/// The charges of a booking without the first.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct More {
+    count: usize,
+    more: [Charge; MORE],
+}
+
 impl Charges {
     pub(super) fn all(&self) -> &[Charge] {
         match self {
@@ -72,9 +82,28 @@ impl Booking {
         }
     }
 
-    /// It lies in more than one piece of memory.
-    pub fn is_scattered(&self) -> bool {
-        matches!(self.charges, Charges::Many(_))
+    /// With its first charge alone, and the others if they are few: who keeps very many bookings keeps those
+    /// in a place of their own, so that not each is a small piece of memory besides.
+    pub fn split(mut self) -> (Booking, Option<More>) {
+        match self.charges {
+            Charges::Many(charges) if charges.len() <= 1 + MORE => {
+                let mut charges = charges.into_iter();
+                self.charges = Charges::One(charges.next().expect("more than one"));
+                let count = charges.len();
+                let more = std::array::from_fn(|_| charges.next().unwrap_or(Charge::Nothing));
+                (self, Some(More { count, more }))
+            }
+            _ => (self, None),
+        }
+    }
+
+    /// What was split.
+    pub fn join(mut self, more: More) -> Booking {
+        if let Charges::One(first) = self.charges {
+            let more = more.more.into_iter().take(more.count);
+            self.charges = Charges::Many(std::iter::once(first).chain(more).collect());
+        }
+        self
     }
 
     /// With what another one holds.

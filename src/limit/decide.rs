@@ -119,12 +119,9 @@ impl Limits {
 
     /// The state of a key never seen before.
     pub fn fresh(&self, now: Time) -> KeyState {
-        let states = match &*self.limits {
-            [limit] => States::One(limit.rule.fresh(now)),
-            limits => States::Many(limits.iter().map(|limit| limit.rule.fresh(now)).collect()),
-        };
+        let fresh = self.limits.iter().map(|limit| limit.rule.fresh(now));
         KeyState {
-            states,
+            states: States::new(fresh),
             ahead: None,
         }
     }

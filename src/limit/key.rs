@@ -12,17 +12,33 @@ pub struct KeyState {
     pub(super) ahead: Option<Box<Ahead>>,
 }
 
-/// One limit is the common case and needs no heap.
+/// Of few limits they need no memory of their own: of many keys it would be many small pieces.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum States {
     One(State),
+    /// So many of them are.
+    Few(u8, [State; FEW]),
     Many(Box<[State]>),
 }
 
+/// Limits that most limiters have at most.
+const FEW: usize = 3;
+
 impl States {
+    pub(super) fn new(mut states: impl ExactSizeIterator<Item = State>) -> States {
+        let count = states.len();
+        let mut next = || states.next().unwrap_or(State::Nothing);
+        match count {
+            1 => States::One(next()),
+            few @ 2..=FEW => States::Few(few as u8, std::array::from_fn(|_| next())),
+            _ => States::Many(states.collect()),
+        }
+    }
+
     pub(super) fn all(&self) -> &[State] {
         match self {
             States::One(state) => std::slice::from_ref(state),
+            States::Few(few, states) => &states[..usize::from(*few)],
             States::Many(states) => states,
         }
     }
@@ -30,8 +46,15 @@ impl States {
     pub(super) fn all_mut(&mut self) -> &mut [State] {
         match self {
             States::One(state) => std::slice::from_mut(state),
+            States::Few(few, states) => &mut states[..usize::from(*few)],
             States::Many(states) => states,
         }
+    }
+
+    /// Pieces of memory of their own, about.
+    fn pieces(&self) -> u32 {
+        let each = self.all().iter().map(State::pieces).sum::<u32>();
+        each + u32::from(matches!(self, States::Many(_)))
     }
 }
 
@@ -51,6 +74,11 @@ impl KeyState {
             states: States::One(State::TokenBucket(tick)),
             ahead: None,
         }
+    }
+
+    /// Pieces of memory of its own, about.
+    pub fn pieces(&self) -> u32 {
+        self.states.pieces() + u32::from(self.ahead.is_some())
     }
 
     /// When the next call can be admitted at the earliest.

@@ -24,6 +24,7 @@ pub mod fixed_window;
 pub mod interval_bucket;
 pub mod key;
 pub mod ledger;
+mod log;
 pub mod pacer;
 pub mod rate;
 pub mod rule;

@@ -57,6 +57,17 @@ impl Charge {
 }
 
 impl State {
+    /// Pieces of memory of its own, about.
+    pub(super) fn pieces(&self) -> u32 {
+        match self {
+            State::Nothing
+            | State::Semaphore(_)
+            | State::TokenBucket(_)
+            | State::IntervalBucket(_) => 0,
+            _ => 1,
+        }
+    }
+
     /// The state itself, past its ledger.
     pub(super) fn plain(&self) -> &State {
         match self {

@@ -103,9 +103,8 @@ impl Scene<'_> {
         }
         #[cfg(test)]
         assert!(request.key != b"a bug", "asked for by a test");
-        let decision = match keys.slot(id) {
-            Some(slot) => {
-                let key = slot.full(id, &self.memory.names);
+        let decision = match keys.find(id, &self.memory.names) {
+            Some(key) => {
                 self.refresh(key, named);
                 if !again && key.is_dated() && !self.joins(key, request, weights, asker) {
                     self.redraw(key, false, true);
@@ -376,7 +375,8 @@ impl Scene<'_> {
         let mut in_use = limits.in_use(&key.state);
         let mut hint = lease;
         for (n, &(ends, serial)) in ending.take(MOST).enumerate() {
-            in_use.release(self.book.held[&serial].booking());
+            let booking = self.book.booking(serial);
+            in_use.release(&booking.expect("a permit of this key"));
             if limits.fits(&in_use, weights) {
                 return ends.since(self.now);
             }

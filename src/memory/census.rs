@@ -47,25 +47,23 @@ impl Memory {
     fn count(&self, Shard { keys, book }: &Shard, census: &mut Census) {
         census.held += book.held.len();
         census.paced += book.paced.len();
-        census.recent += book.recent.len();
+        census.recent += book.recent.len() + book.buckets.len();
         census.waits += book.waits.len();
         let now = self.clock.now();
         for table in keys.tables() {
             census.room += table.room();
             census.largest_table = census.largest_table.max(table.len());
             for entry in Table::iter(table) {
-                let forgettable = match &entry.value {
-                    Slot::Full(key) => {
-                        census.people += key.live.as_ref().map_or(0, |live| live.people());
-                        key.is_forgettable(now)
-                    }
-                    Slot::Plain(plain) => {
-                        let named = self.names.of_plain(plain.named());
-                        named.limits.fresh_at(&plain.state()) <= now
-                    }
-                };
-                census.needed_keys += usize::from(!forgettable);
+                if let Slot::Plain(plain) = &entry.value {
+                    let named = self.names.of_plain(plain.named());
+                    let needed = named.limits.fresh_at(&plain.state()) > now;
+                    census.needed_keys += usize::from(needed);
+                }
             }
+        }
+        for key in keys.whole().iter() {
+            census.people += key.live.as_ref().map_or(0, |live| live.people());
+            census.needed_keys += usize::from(!key.is_forgettable(now));
         }
     }
 }

@@ -3,8 +3,7 @@
 use super::keys::{Key, Keys};
 use super::leave::{Rest, SOME};
 use super::names::{KeyId, Named};
-use super::pieces;
-use super::scene::Scene;
+use super::scene::{Book, Scene};
 use crate::decision::Status;
 use crate::limit::decide::Booking;
 use crate::limit::time::{Span, Time};
@@ -17,6 +16,7 @@ pub(super) struct Held {
     key: KeyId,
     /// Of the key when it was granted: a reset ends all permits by changing it.
     epoch: u64,
+    /// Of several charges the first; [`Book::more`] has the others.
     booking: Booking,
     settled: bool,
     lease: Span,
@@ -46,9 +46,33 @@ impl Terms {
     }
 }
 
-impl Held {
-    pub fn booking(&self) -> &Booking {
-        &self.booking
+impl Book {
+    fn hold(&mut self, serial: u64, mut held: Held) {
+        let (booking, more) = held.booking.split();
+        held.booking = booking;
+        self.held.insert(serial, held);
+        if let Some(more) = more {
+            self.more.insert(serial, more);
+        }
+    }
+
+    fn unhold(&mut self, serial: u64) -> Option<Held> {
+        let mut held = self.held.remove(&serial)?;
+        if !self.more.is_empty()
+            && let Some(more) = self.more.remove(&serial)
+        {
+            held.booking = held.booking.join(more);
+        }
+        Some(held)
+    }
+
+    /// What a permit took.
+    pub fn booking(&self, serial: u64) -> Option<Booking> {
+        let booking = self.held.get(&serial)?.booking.clone();
+        Some(match self.more.get(&serial) {
+            Some(more) => booking.join(more.clone()),
+            None => booking,
+        })
     }
 }
 
@@ -61,24 +85,28 @@ impl Terms {
 
 /// The lowest bits of the serial in a permit's number say where its record is.
 pub(super) enum Serial {
-    Recent(u64),
+    Bucket(u64),
     Held(u64),
+    Spent(u64),
     Paced(u64),
 }
 
 impl Serial {
-    fn of(serial: u64) -> Serial {
-        match serial & 3 {
-            1 => Serial::Held(serial >> 2),
-            3 => Serial::Paced(serial >> 2),
-            _ => Serial::Recent(serial >> 1),
+    pub fn of(bits: u64) -> Serial {
+        let serial = bits >> 2;
+        match bits & 3 {
+            0 => Serial::Bucket(serial),
+            1 => Serial::Held(serial),
+            2 => Serial::Spent(serial),
+            _ => Serial::Paced(serial),
         }
     }
 
     pub fn bits(self) -> u64 {
         match self {
-            Serial::Recent(serial) => serial << 1,
+            Serial::Bucket(serial) => serial << 2,
             Serial::Held(serial) => serial << 2 | 1,
+            Serial::Spent(serial) => serial << 2 | 2,
             Serial::Paced(serial) => serial << 2 | 3,
         }
     }
@@ -101,7 +129,7 @@ impl Scene<'_> {
     pub fn next_serial(&mut self) -> u64 {
         loop {
             let serial = self.book.next_serial;
-            self.book.next_serial = (serial + 1) % (Numbers::PERMITS / 2);
+            self.book.next_serial = (serial + 1) % Numbers::PERMITS;
             // They begin again after years, and one may be held for so long.
             if !self.book.held.contains(&serial) {
                 return serial;
@@ -144,7 +172,7 @@ impl Scene<'_> {
             ends,
             tell: tell.filter(|_| terms.tell),
         };
-        self.book.held.insert(serial, held);
+        self.book.hold(serial, held);
         self.arm_lease(ends, serial);
         self.stats.in_flight.add(1);
         (number, fence)
@@ -168,22 +196,18 @@ impl Scene<'_> {
         let serial = match Serial::of(serial) {
             Serial::Held(serial) => serial,
             Serial::Paced(serial) => return self.release_paced(keys, serial),
-            Serial::Recent(serial) => {
-                return match self.book.recent.take(serial) {
-                    Some(_) => {
-                        self.stats.released.add(1);
-                        Status::Ok
-                    }
-                    None => Status::Stale,
-                };
+            other => {
+                if !self.book.forget_spent(&other) {
+                    return Status::Stale;
+                }
+                self.stats.released.add(1);
+                return Status::Ok;
             }
         };
         let Some(key) = self.holder(keys, serial) else {
             return Status::Stale;
         };
-        if self.unhold(key, serial).booking.is_scattered() {
-            pieces::freed(1);
-        }
+        self.unhold(key, serial);
         self.stats.released.add(1);
         self.pump(key);
         Status::Ok
@@ -198,7 +222,7 @@ impl Scene<'_> {
             .find(held.key, &self.memory.names)
             .filter(|key| key.live.as_ref().is_some_and(|live| live.epoch == epoch));
         let Some(key) = key else {
-            self.book.held.remove(&serial);
+            self.book.unhold(serial);
             return None;
         };
         if ends <= self.now {
@@ -211,7 +235,7 @@ impl Scene<'_> {
 
     /// Takes a permit off its key. The caller pumps.
     fn unhold(&mut self, key: &mut Key, serial: u64) -> Held {
-        let held = self.book.held.remove(&serial).expect("a live permit");
+        let held = self.book.unhold(serial).expect("a live permit");
         let live = key.live.as_mut().expect("it holds a permit");
         let known = live.permits.remove(&(held.ends, serial));
         assert!(known && live.epoch == held.epoch, "it holds this permit");
@@ -229,7 +253,7 @@ impl Scene<'_> {
             };
             match ended.pop_first() {
                 Some((ends, serial)) => {
-                    self.book.held.remove(&serial);
+                    self.book.unhold(serial);
                     self.disarm_lease(ends, serial);
                 }
                 None => drop(self.book.ended.pop()),
@@ -245,9 +269,6 @@ impl Scene<'_> {
         let callbacks = &self.memory.callbacks;
         let untold = self.wakes.lost(permit, held.tell.as_ref(), callbacks);
         self.stats.overloaded.add(untold);
-        if held.booking.is_scattered() {
-            self.book.left.insert(serial, held.booking);
-        }
     }
 
     /// Ends the leases that are over, whether or not the timer has got to it. If there are many, the call
@@ -283,17 +304,12 @@ impl Scene<'_> {
     /// Takes back a grant that nobody used: also what it took from rates, as far as settling can. The
     /// caller pumps.
     pub fn give_back(&mut self, key: &mut Key, serial: u64) {
-        let spent = match Serial::of(serial) {
-            Serial::Held(serial) => {
-                let mut held = self.unhold(key, serial);
-                key.settle(self.now, &mut held.booking, 0);
-                return;
-            }
-            Serial::Recent(serial) => self.book.recent.take(serial),
-            Serial::Paced(serial) => self.book.paced.take(serial),
-        };
-        if let Some(mut spent) = spent {
-            spent.correct(key, self.now, 0);
+        let serial = Serial::of(serial);
+        if let Serial::Held(serial) = serial {
+            let mut held = self.unhold(key, serial);
+            key.settle(self.now, &mut held.booking, 0);
+        } else {
+            self.book.return_spent(&serial, key, self.now);
         }
     }
 
@@ -302,7 +318,7 @@ impl Scene<'_> {
         let key = match Serial::of(serial) {
             Serial::Held(serial) => self.holder(keys, serial),
             other => {
-                let id = self.remembered(&other).map(|spent| spent.key());
+                let id = self.book.spent(&other).map(|spent| spent.key);
                 id.and_then(|id| keys.find(id, &self.memory.names))
             }
         };
@@ -317,7 +333,7 @@ impl Scene<'_> {
         let serial = match Serial::of(serial) {
             Serial::Held(serial) => serial,
             other => {
-                let known = self.remembered(&other).is_some();
+                let known = self.book.spent(&other).is_some();
                 return if known { Status::Ok } else { Status::Stale };
             }
         };
@@ -364,7 +380,10 @@ impl Scene<'_> {
             .get_mut(&serial)
             .filter(|held| !held.settled)?;
         held.settled = true;
-        key.settle(self.now, &mut held.booking, actual);
+        if let Some(mut held) = self.book.unhold(serial) {
+            key.settle(self.now, &mut held.booking, actual);
+            self.book.hold(serial, held);
+        }
         self.serve(key);
         Some(())
     }

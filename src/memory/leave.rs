@@ -69,8 +69,7 @@ impl Memory {
     pub(super) fn go_on(&self, shard: usize, rest: Rest) -> BTreeSet<Rest> {
         match rest {
             Rest::Keys => {
-                let next = self.swept.fetch_add(1, Ordering::Relaxed);
-                self.sweep(next % Numbers::SHARDS);
+                self.sweep_next();
                 BTreeSet::new()
             }
             Rest::Key(id) => self.once(shard, |keys, scene| scene.catch_up(keys, id)).1,
@@ -81,8 +80,9 @@ impl Memory {
         }
     }
 
-    /// Forgets some keys that are as new. Where a shard is busy, its turn comes again.
-    pub(super) fn sweep(&self, shard: usize) {
+    /// Forgets some keys that are as new of the shard whose turn it is. Where it is busy, its turn comes again.
+    pub(super) fn sweep_next(&self) {
+        let shard = self.swept.fetch_add(1, Ordering::Relaxed) % Numbers::SHARDS;
         if let Some(mut guard) = self.shards[shard].try_lock() {
             let now = self.clock.now();
             let forgotten = guard.keys.sweep(PLACES, now, &self.names);

@@ -116,7 +116,7 @@ impl Key {
             let waiting = live.booked.len();
             Some(line.stale > 0 && line.stale * 64 >= waiting && waiting <= 16 * SOME)
         };
-        self.live.as_deref().and_then(dated).unwrap_or(false)
+        self.live.as_ref().and_then(dated).unwrap_or(false)
     }
 
     /// Takes from the outlook, behind all others, for one who joins the line. `epoch`: see [`Key::live`].

@@ -10,6 +10,7 @@
 mod admit;
 mod census;
 mod held;
+mod key;
 mod key_count;
 mod keys;
 mod leave;
@@ -20,6 +21,7 @@ mod paced;
 mod pieces;
 mod plain;
 mod scene;
+mod slot;
 mod spent;
 mod table;
 mod turns;
@@ -339,9 +341,9 @@ impl Memory {
         self.moved(self.timer.set(to))
     }
 
-    /// Time has passed: some keys may be as new.
+    /// Time has passed: some keys may be as new. Some of the shards are looked at each time.
     fn moved(&self, moved: Result<(), Status>) -> Status {
-        (0..Numbers::SHARDS).for_each(|shard| self.sweep(shard));
+        (0..Numbers::SHARDS / 4).for_each(|_| self.sweep_next());
         moved.err().unwrap_or(Status::Ok)
     }
 

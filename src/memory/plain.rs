@@ -6,7 +6,7 @@ use super::keys::Slot;
 use super::leave::{CALLS, Rest};
 use super::names::{KeyId, Named};
 use super::scene::Shard;
-use super::spent::Spent;
+use super::spent::OfBucket;
 use crate::decision::{Decision, Status};
 use crate::limit::bounds::MAX_AHEAD;
 use crate::limit::rule::{Limit, Rule, Wait};
@@ -69,7 +69,7 @@ impl Memory {
                     return None;
                 }
                 owed = after;
-                let serial = book.remember(Spent::of_bucket(id, named, weight, end), now);
+                let serial = book.remember_bucket(OfBucket::new(id, named, weight, end), now);
                 permit = self.numbers.make(book.index, serial);
                 stats.granted.bump();
                 (Status::Ok, 0)

@@ -9,11 +9,11 @@ use super::keys::{Key, Keys};
 use super::leave::{CALLS, Group, Rest};
 use super::paced::Paced;
 use super::pieces;
-use super::spent::Spent;
+use super::spent::{OfBucket, Spent};
 use super::wait::Wait;
 use crate::callback::Callbacks;
 use crate::decision::Status;
-use crate::limit::decide::Booking;
+use crate::limit::booking::More;
 use crate::limit::time::Time;
 use crate::op::Wakes;
 use crate::pages::{Few, Pages};
@@ -32,16 +32,18 @@ pub(super) struct Book {
     pub index: usize,
     /// Semaphore permits, by serial.
     pub held: Pages<u64, Held>,
+    /// What they took of limits beyond the first.
+    pub more: Pages<u64, More>,
     /// Of semaphore permits and paced ones.
     pub next_serial: u64,
     /// Permits that need not come back.
     pub recent: Recent<Spent>,
+    /// The same of the busiest path.
+    pub buckets: Recent<OfBucket>,
     /// Those whose callers sleep to a time ahead.
     pub paced: Paced,
     /// Permits that resets have ended and whose records are still to be dropped.
     pub ended: Vec<Few<(Time, u64)>>,
-    /// What is left of lost permits, in more pieces than one, and still to be dropped.
-    pub left: Pages<u64, Booking>,
     /// Operations under way, by serial.
     pub waits: Pages<u64, Wait>,
     /// The same by what they end together by.
@@ -90,11 +92,12 @@ impl Shard {
             book: Book {
                 index,
                 held: Pages::default(),
+                more: Pages::default(),
                 next_serial: first,
                 recent: Recent::new(first),
+                buckets: Recent::new(first),
                 paced: Paced::default(),
                 ended: Vec::new(),
-                left: Pages::default(),
                 waits: Pages::default(),
                 groups: Pages::default(),
                 leaving: BTreeMap::new(),
@@ -107,8 +110,6 @@ impl Shard {
 
 /// Records of ended permits that one call drops, and of paced ones.
 const SWEPT: usize = 32;
-/// What is left of lost permits that one call drops.
-const LEFT: usize = 4;
 
 impl Memory {
     /// Acts on a shard at the present time, then wakes whom that concerns; then does what is left, with the
@@ -177,10 +178,8 @@ impl Scene<'_> {
     fn keep_house(&mut self) {
         self.drop_ended(SWEPT);
         self.book.paced.drop_ended(SWEPT);
-        for _ in 0..LEFT {
-            let left = self.book.left.pop_first();
-            pieces::freed(left.is_some().into());
-        }
+        // What the call itself frees, about.
+        pieces::freed(1);
         self.book.calls += 1;
         if self.book.calls >= CALLS {
             self.book.calls = 0;

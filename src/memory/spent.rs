@@ -19,14 +19,9 @@ pub(super) struct Spent {
     settled: bool,
 }
 
-/// What it took: small where nothing was special, because it is written at every call.
+/// What it took.
 enum Took {
-    /// Of the one limit, a token bucket, which it left at `end`.
-    Bucket {
-        weight: u64,
-        end: Tick,
-    },
-    Any(Box<Booking>),
+    Any(Booking),
     /// What it takes is known in the line of its key, for a time that lies ahead.
     Told {
         order: u64,
@@ -34,23 +29,31 @@ enum Took {
     },
 }
 
-const _: () = assert!(size_of::<Option<Spent>>() <= 64);
+/// What a permit is that took something of one limit, a token bucket, which it left at `end`. Small, because it
+/// is written at every call of the busiest path.
+pub(super) struct OfBucket {
+    key: KeyId,
+    rules: u64,
+    weight: u64,
+    end: Tick,
+    settled: bool,
+}
+
+const _: () = assert!(size_of::<Option<OfBucket>>() <= 64);
+
+/// What is asked of a record of either.
+pub(super) struct Known {
+    pub key: KeyId,
+    pub rules: u64,
+    pub settled: bool,
+}
 
 impl Spent {
     pub fn new(key: KeyId, named: &Named, booking: Booking) -> Spent {
         Spent {
             key,
             rules: named.rules(),
-            took: Took::Any(Box::new(booking)),
-            settled: false,
-        }
-    }
-
-    pub fn of_bucket(key: KeyId, named: &Named, weight: u64, end: Tick) -> Spent {
-        Spent {
-            key,
-            rules: named.rules(),
-            took: Took::Bucket { weight, end },
+            took: Took::Any(booking),
             settled: false,
         }
     }
@@ -66,19 +69,26 @@ impl Spent {
 
     /// What it took is known now.
     pub fn rebook(&mut self, booking: Booking) {
-        self.took = Took::Any(Box::new(booking));
+        self.took = Took::Any(booking);
     }
 
     pub fn key(&self) -> KeyId {
         self.key
     }
 
-    /// From when on it is admitted; that is over where nobody asks.
+    /// From when on it is admitted.
     pub fn at(&self) -> Time {
         match &self.took {
-            Took::Bucket { .. } => Time(0),
             Took::Any(booking) => booking.at(),
             Took::Told { at, .. } => *at,
+        }
+    }
+
+    fn known(&self) -> Known {
+        Known {
+            key: self.key,
+            rules: self.rules,
+            settled: self.settled,
         }
     }
 
@@ -88,30 +98,123 @@ impl Spent {
         if key.named.rules() != self.rules {
             return;
         }
-        if let Took::Told { order, .. } = self.took {
-            return key.settle_told(now, order, actual);
+        match &mut self.took {
+            Took::Told { order, .. } => key.settle_told(now, *order, actual),
+            Took::Any(booking) => {
+                // Those from before a reset are remembered no more.
+                booking.follow(&key.state);
+                key.settle(now, booking, actual);
+            }
         }
-        if let Took::Bucket { weight, end } = self.took {
-            let Rule::TokenBucket(bucket) = &key.named.limits.limits()[0].rule else {
-                unreachable!("the same limits as then")
-            };
-            let charge = Charge::TokenBucket(bucket.charged(weight, end));
-            self.took = Took::Any(Box::new(Booking::of(charge)));
+    }
+}
+
+impl OfBucket {
+    pub fn new(key: KeyId, named: &Named, weight: u64, end: Tick) -> OfBucket {
+        OfBucket {
+            key,
+            rules: named.rules(),
+            weight,
+            end,
+            settled: false,
         }
-        if let Took::Any(booking) = &mut self.took {
-            // Those from before a reset are remembered no more.
-            booking.follow(&key.state);
-            key.settle(now, booking, actual);
+    }
+
+    fn known(&self) -> Known {
+        Known {
+            key: self.key,
+            rules: self.rules,
+            settled: self.settled,
         }
+    }
+
+    /// [`Spent::correct`].
+    fn correct(&self, key: &mut Key, now: Time, actual: u64) {
+        if key.named.rules() != self.rules {
+            return;
+        }
+        let Rule::TokenBucket(bucket) = &key.named.limits.limits()[0].rule else {
+            unreachable!("the same limits as then")
+        };
+        let charge = Charge::TokenBucket(bucket.charged(self.weight, self.end));
+        let mut booking = Booking::of(charge);
+        booking.follow(&key.state);
+        key.settle(now, &mut booking, actual);
     }
 }
 
 impl Book {
     /// Remembers a permit for a while, because it may be settled. Answers the serial of its number.
-    #[inline(always)]
-    pub fn remember(&mut self, spent: Spent, now: Time) -> u64 {
+    fn remember(&mut self, spent: Spent, now: Time) -> u64 {
         self.paced.trim(now);
-        Serial::Recent(self.recent.push(spent)).bits()
+        Serial::Spent(self.recent.push(spent)).bits()
+    }
+
+    /// [`Book::remember`].
+    #[inline(always)]
+    pub fn remember_bucket(&mut self, spent: OfBucket, now: Time) -> u64 {
+        self.paced.trim(now);
+        Serial::Bucket(self.buckets.push(spent)).bits()
+    }
+
+    /// What is remembered of a permit.
+    pub fn spent(&mut self, serial: &Serial) -> Option<Known> {
+        match serial {
+            Serial::Bucket(serial) => self.buckets.get_mut(*serial).map(|spent| spent.known()),
+            Serial::Spent(serial) => self.recent.get_mut(*serial).map(|spent| spent.known()),
+            Serial::Paced(serial) => self.paced.get_mut(*serial).map(|spent| spent.known()),
+            Serial::Held(_) => None,
+        }
+    }
+
+    /// Forgets a permit. True: it was remembered.
+    pub fn forget_spent(&mut self, serial: &Serial) -> bool {
+        match serial {
+            Serial::Bucket(serial) => self.buckets.take(*serial).is_some(),
+            Serial::Spent(serial) => self.recent.take(*serial).is_some(),
+            Serial::Paced(serial) => self.paced.take(*serial).is_some(),
+            Serial::Held(_) => false,
+        }
+    }
+
+    fn settled(&mut self, serial: &Serial) -> Option<&mut bool> {
+        match serial {
+            Serial::Bucket(serial) => Some(&mut self.buckets.get_mut(*serial)?.settled),
+            Serial::Spent(serial) => Some(&mut self.recent.get_mut(*serial)?.settled),
+            Serial::Paced(serial) => Some(&mut self.paced.get_mut(*serial)?.settled),
+            Serial::Held(_) => None,
+        }
+    }
+
+    /// Corrects a key to what a permit's call used.
+    fn correct(&mut self, serial: &Serial, key: &mut Key, now: Time, actual: u64) {
+        let spent = match serial {
+            Serial::Bucket(serial) => {
+                let spent = self.buckets.get_mut(*serial);
+                return spent.map_or((), |spent| spent.correct(key, now, actual));
+            }
+            Serial::Spent(serial) => self.recent.get_mut(*serial),
+            Serial::Paced(serial) => self.paced.get_mut(*serial),
+            Serial::Held(_) => None,
+        };
+        if let Some(spent) = spent {
+            spent.correct(key, now, actual);
+        }
+    }
+
+    /// Takes back what a permit took that nobody has used, as far as settling can.
+    pub fn return_spent(&mut self, serial: &Serial, key: &mut Key, now: Time) {
+        if self.spent(serial).is_some_and(|spent| !spent.settled) {
+            self.correct(serial, key, now, 0);
+        }
+        self.forget_spent(serial);
+    }
+
+    /// Forgets those of a key, or all.
+    pub fn forget_all_spent(&mut self, key: Option<KeyId>) {
+        let theirs = |of: KeyId| key.is_none_or(|key| key == of);
+        self.buckets.forget(|spent| theirs(spent.key));
+        self.recent.forget(|spent| theirs(spent.key));
     }
 }
 
@@ -152,26 +255,17 @@ impl Scene<'_> {
         self.stats.released.add(1);
         if let Some(key) = key {
             match spent.took {
-                Took::Any(booking) => key.unpace(self.now, *booking),
+                Took::Any(booking) => key.unpace(self.now, booking),
                 Took::Told { order, .. } => key.untell(self.now, order),
-                Took::Bucket { .. } => {}
             }
             self.serve(key);
         }
         Status::Ok
     }
 
-    pub fn remembered(&mut self, serial: &Serial) -> Option<&mut Spent> {
-        match serial {
-            Serial::Recent(serial) => self.book.recent.get_mut(*serial),
-            Serial::Paced(serial) => self.book.paced.get_mut(*serial),
-            Serial::Held(_) => None,
-        }
-    }
-
     pub fn settle_spent(&mut self, keys: &mut Keys, serial: Serial, actual: u64) -> Option<()> {
         let (memory, now) = (self.memory, self.now);
-        let spent = self.remembered(&serial).filter(|spent| !spent.settled)?;
+        let spent = self.book.spent(&serial).filter(|spent| !spent.settled)?;
         let (id, rules) = (spent.key, spent.rules);
         let mut key = keys.find(id, &memory.names);
         if let Some(key) = &mut key {
@@ -185,10 +279,9 @@ impl Scene<'_> {
             key.forget_epochs(now);
         }
         // Those who were served just now may have been too many to remember this one.
-        let spent = self.remembered(&serial)?;
-        spent.settled = true;
+        *self.book.settled(&serial)? = true;
         if let Some(key) = key {
-            spent.correct(key, now, actual);
+            self.book.correct(&serial, key, now, actual);
             self.serve(key);
             return Some(());
         }
@@ -197,7 +290,7 @@ impl Scene<'_> {
         let newest = memory.names.find(rules).map(|named| named.current());
         if let Some(named) = newest.filter(|newest| newest.rules() == rules) {
             let mut key = Key::fresh(id, named, now);
-            spent.correct(&mut key, now, actual);
+            self.book.correct(&serial, &mut key, now, actual);
             if !key.is_forgettable(now) {
                 self.insert(keys, key);
             }

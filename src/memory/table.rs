@@ -40,20 +40,20 @@ impl<T> Table<T> {
         self.places[place].as_mut().map(|entry| &mut entry.value)
     }
 
-    /// Adds an entry that is not there, where there is room for it; otherwise gives it back.
-    pub fn insert(&mut self, id: KeyId, value: T) -> Result<(), T> {
-        if self.entries * 8 >= self.homes * 7 {
-            return Err(value);
-        }
+    /// Whether an entry that is not there can be added.
+    pub fn has_room(&self, id: KeyId) -> bool {
+        let gaps = || self.places[self.home(id)..].iter();
+        self.entries * 8 < self.homes * 7 && gaps().any(Option::is_none)
+    }
+
+    /// Adds an entry that is not there, and that there is room for.
+    pub fn insert(&mut self, id: KeyId, value: T) {
         let place = self.place(id).expect_err("it is not there");
         let behind = &mut self.places[place..];
-        let Some(gap) = behind.iter().position(Option::is_none) else {
-            return Err(value);
-        };
-        behind[..=gap].rotate_right(1);
+        let gap = behind.iter().position(Option::is_none);
+        behind[..=gap.expect("there is room")].rotate_right(1);
         behind[0] = Some(Entry { id, value });
         self.entries += 1;
-        Ok(())
     }
 
     /// Makes room, after leaving out what `keep` gives up. The work is paid for by the entries added
@@ -82,29 +82,22 @@ impl<T> Table<T> {
         }
     }
 
-    /// Looks at `most` places from `from` on, and leaves out what `keep` gives up. Answers where to go on;
-    /// `None`: that was the end.
-    pub fn sweep(
-        &mut self,
-        from: usize,
-        most: usize,
-        mut keep: impl FnMut(Entry<T>) -> Option<Entry<T>>,
-    ) -> Option<usize> {
-        let mut place = from;
-        for _ in 0..most {
-            let Some(entry) = self.places.get_mut(place)?.take() else {
-                place += 1;
-                continue;
-            };
-            match keep(entry) {
-                Some(entry) => {
-                    self.places[place] = Some(entry);
-                    place += 1;
-                }
-                None => self.close_gap(place),
-            }
-        }
-        Some(place)
+    /// What is at a place, if anything; `None`: there are no more places.
+    pub fn at(&mut self, place: usize) -> Option<Option<&mut Entry<T>>> {
+        self.places.get_mut(place).map(Option::as_mut)
+    }
+
+    /// Takes out the entry at a place. The next one may be there then.
+    pub fn remove_at(&mut self, place: usize) -> T {
+        let entry = self.places[place].take().expect("an entry that is there");
+        self.close_gap(place);
+        entry.value
+    }
+
+    /// Takes out an entry that is there.
+    pub fn remove(&mut self, id: KeyId) {
+        let place = self.place(id).expect("an entry that is there");
+        self.remove_at(place);
     }
 
     /// Moves those behind a place that became free nearer to their homes.
@@ -185,10 +178,11 @@ mod tests {
     }
 
     fn add(table: &mut Table<u64>, id: KeyId, value: u64) {
-        if table.insert(id, value).is_err() {
+        if !table.has_room(id) {
             table.sift(Some);
-            table.insert(id, value).unwrap();
+            assert!(table.has_room(id));
         }
+        table.insert(id, value);
     }
 
     #[test]
@@ -206,12 +200,14 @@ mod tests {
                     map.retain(|_, value| *value % 7 != 0);
                 }
                 if n % 3 == 0 {
-                    let mut next = Some(0);
-                    while let Some(place) = next {
-                        let keep =
-                            |entry: Entry<u64>| (!entry.value.is_multiple_of(11)).then_some(entry);
-                        next = table.sweep(place, 1 + n as usize % 40, keep);
-                        check(&table);
+                    let mut place = 0;
+                    while let Some(entry) = table.at(place) {
+                        if entry.is_some_and(|entry| entry.value.is_multiple_of(11)) {
+                            assert_eq!(table.remove_at(place) % 11, 0);
+                            check(&table);
+                        } else {
+                            place += 1;
+                        }
                     }
                     map.retain(|_, value| *value % 11 != 0);
                 }

@@ -53,7 +53,7 @@ impl Scene<'_> {
             self.serve(key);
         }
         // Also of a key that was as new and has been forgotten.
-        self.book.recent.forget(|spent| spent.key() == id);
+        self.book.forget_all_spent(Some(id));
         self.book.paced.forget(id, self.book.next_serial);
         self.book.paced.drop_ended(ENDED);
         let Some(key) = key else {
@@ -139,8 +139,8 @@ impl Scene<'_> {
         self.stats.released.add(permits);
         self.book.held.clear();
         self.book.ended.clear();
-        self.book.left.clear();
-        self.book.recent.forget(|_| true);
+        self.book.more.clear();
+        self.book.forget_all_spent(None);
         self.book.paced.clear();
     }
 }

@@ -28,6 +28,8 @@ static THREADS_SEEN: AtomicUsize = AtomicUsize::new(0);
 /// Small pieces that were freed, and not used again, since the thread that they were allocated by asked for a
 /// large one.
 static FREED: [AtomicUsize; THREADS] = [const { AtomicUsize::new(0) }; THREADS];
+/// Small pieces that a thread has allocated and nobody has freed.
+static SMALL: [AtomicUsize; THREADS] = [const { AtomicUsize::new(0) }; THREADS];
 
 fn thread() -> usize {
     if NUMBER.get() == 0 {
@@ -39,6 +41,11 @@ fn thread() -> usize {
 /// Pieces of this thread's that its next large one finds to be merged.
 pub fn unmerged() -> usize {
     FREED[thread()].load(Relaxed)
+}
+
+/// Small pieces of this thread's that are in use.
+pub fn small() -> usize {
+    SMALL[thread()].load(Relaxed)
 }
 
 fn count(bytes: usize) {
@@ -61,6 +68,7 @@ unsafe impl GlobalAlloc for Counted {
         if layout.size() > LARGE {
             MERGED.set(MERGED.get() + freed.swap(0, Relaxed));
         } else {
+            SMALL[thread()].fetch_add(1, Relaxed);
             let less = |freed: usize| freed.checked_sub(1);
             let _ = freed.fetch_update(Relaxed, Relaxed, less);
         }
@@ -81,7 +89,9 @@ unsafe impl GlobalAlloc for Counted {
         unsafe {
             let place = place.sub(front);
             if layout.size() <= LARGE {
-                FREED[place.cast::<usize>().read()].fetch_add(1, Relaxed);
+                let whose = place.cast::<usize>().read();
+                FREED[whose].fetch_add(1, Relaxed);
+                SMALL[whose].fetch_sub(1, Relaxed);
             }
             System.dealloc(place, whole);
         }

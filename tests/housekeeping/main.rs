@@ -118,6 +118,33 @@ fn very_many_permits_and_keys_of_several_limits() {
     panic!("{} keys are left", world.totals().keys);
 }
 
+/// What lies in small pieces costs whoever frees them, and in the end some call that finds very many to be merged
+/// and sorted. So keys and permits lie in pages; only of each log there is a piece.
+#[test]
+fn very_many_keys_and_permits_lie_in_few_pieces() {
+    for (rules, logs) in [
+        (vec![tb(2, 1, SEC)], 0),
+        (vec![sem(1)], 0),
+        (vec![leased(1, SEC)], 0),
+        (vec![sem(1), tb(2, 1, SEC)], 0),
+        (vec![leased(1, SEC), tb(2, 1, SEC), tb(3, 1, SEC)], 0),
+        (vec![slide(2, SEC)], 1),
+        (vec![sem(1), tb(2, 1, SEC), slide(2, SEC)], 1),
+    ] {
+        let world = World::new();
+        let limiter = world.limiter("n", rules);
+        let keys = MANY as usize / 4;
+        let before = counted::small();
+        for key in 0..keys {
+            take(&world.memory, &limiter, key as u64);
+        }
+        let pieces = counted::small() - before;
+        let most = keys * logs + keys / 50;
+        assert!(pieces <= most, "{pieces} for {:?}", limiter.limits);
+        drop(limiter);
+    }
+}
+
 /// The timer's thread does not free what others have allocated: who calls next would find it.
 #[test]
 fn leases_that_end_while_nobody_calls() {

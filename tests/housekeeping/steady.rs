@@ -188,7 +188,9 @@ fn bookings_far_ahead_keep_no_others_and_are_forgotten_when_their_time_has_come(
             .acquire_blocking(&fast, &on(&keys(n % 999), 1, EVER));
     }
     let census = world.memory.census();
-    assert_eq!((census.paced, census.recent), (1_000, 64 * 1_024));
+    assert_eq!(census.paced, 1_000);
+    assert!(census.recent >= 64 * 1_024, "{}", census.recent);
+    assert!(census.recent <= 2 * 64 * 1_024, "{}", census.recent);
     // A rush on one key is gone after as much quiet traffic.
     let rushed = world.limiter("rushed", [tb(1, 1, Span(1))]);
     for _ in 0..30_000 {

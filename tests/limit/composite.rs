@@ -206,7 +206,9 @@ fn what_a_backend_asks_of_the_limits() {
 }
 
 #[test]
-fn a_plain_bucket_is_small() {
+fn a_state_is_small() {
     use limiter::limit::decide::KeyState;
-    assert!(size_of::<KeyState>() <= 32);
+    use limiter::limit::rule::State;
+    assert!(size_of::<State>() <= 24);
+    assert!(size_of::<KeyState>() <= 96);
 }

@@ -324,6 +324,7 @@ fn settling_a_composite_leaves_what_is_held_alone() {
 fn permits_of_rates_are_remembered_for_some_thousand_calls_and_then_stale() {
     let world = World::new();
     let limiter = world.limiter("n", [tb(1 << 20, 1, SEC)]);
+    world.takes(&limiter, 1);
     let old = world.takes(&limiter, 1);
     let recent: Vec<u64> = (0..1_000).map(|_| world.takes(&limiter, 1)).collect();
     for permit in &recent[500..] {
@@ -332,7 +333,7 @@ fn permits_of_rates_are_remembered_for_some_thousand_calls_and_then_stale() {
         assert_eq!(world.memory.release(*permit), Ok);
         assert_eq!(world.memory.release(*permit), Stale);
     }
-    for _ in 0..1_000 {
+    for _ in 0..5_000 {
         world.takes(&limiter, 1);
     }
     assert_eq!(world.memory.settle(old, 0), Stale);
