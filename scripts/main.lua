@@ -15,7 +15,7 @@
 --                          limits that it was made under
 --   W n wait weights       book again what the n-th V took back: at the latest when it was, unless there is a
 --                          penalty since
---   L                      look: until when nothing is admitted
+--   L                      look: until when nothing is admitted; 0 without a penalty
 --   S booking actual       settle
 --   X                      make as new
 --   Z span                 admit nothing for so long
@@ -270,7 +270,7 @@ function ops.X()
 end
 
 function ops.L()
-  return answer('O', nil, 0, key.blocked)
+  return answer('O', nil, 0, key.blocked > now and key.blocked or 0)
 end
 
 -- Who has booked a time before the penalty's end hears of it. So that all can give back what they booked,

@@ -119,6 +119,22 @@ fn a_wait_that_a_penalty_makes_too_late_is_denied_and_holds_nothing() {
     assert_eq!((last.user_data, last.status), (3, Status::Ok));
 }
 
+#[test]
+fn a_penalty_that_is_over_moves_nobody() {
+    let server = Server::start();
+    let worker = Worker::new(&server.url(), &[bucket(2, 1, 1_000_000)], &[("clock", "virtual")]);
+    assert_eq!(worker.limiter.penalize(b"", Span::secs(1)), Ok(Status::Ok));
+    assert_eq!(worker.client.clock_advance(Span::secs(2)), Ok(Status::Ok));
+    let taken = acquire(&worker.limiter, &weigh(2));
+    worker.submit(Some(Span::millis(1_500)), 1);
+    assert_eq!(worker.client.clock_advance(Span::ZERO), Ok(Status::Ok));
+    // Settled at more, which comes after what is booked; moved, the wait would come too late.
+    assert_eq!(worker.limiter.settle(taken.permit, 4), Ok(Status::Ok));
+    assert_eq!(worker.client.clock_advance(Span::secs(1)), Ok(Status::Ok));
+    let [done] = worker.poll()[..] else { panic!() };
+    assert_eq!((done.status, done.waited_us), (Status::Ok, 1_000_000));
+}
+
 /// Whether a lost reply, or a slow one, lets anybody start in a penalty of three seconds. Answers how many
 /// completed in the end.
 fn nobody_starts_in_it(url: &str, waits: u64, meanwhile: impl FnOnce()) -> u64 {

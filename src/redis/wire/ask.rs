@@ -370,7 +370,7 @@ impl Batch<'_> {
         self.push_weights(weights);
     }
 
-    /// Until when, by the key's time, nothing is admitted: `at` in the answer.
+    /// Until when, by the key's time, nothing is admitted: `at` in the answer; 0 without a penalty.
     pub fn look(&mut self) {
         self.op("L");
     }
