@@ -534,7 +534,8 @@ function holders_of.begin(limits, key, known, now, answer, next_arg, next_weight
   function holders.finish(dirty)
     if not changed and not dirty then return 0, false end
     local counts = people[HELD] + people[QUEUED]
-    if counts + people[DEAD] == 0 then people[ENDS], people[KEPT] = 0, 0 end
+    -- A longer lease that was asked for once is of no meaning any more.
+    if counts + people[DEAD] == 0 then people[ENDS], people[KEPT], people[LONGEST] = 0, 0, lease end
     local renew = people[ENDS] > people[KEPT]
     if renew then people[KEPT] = people[ENDS] + people[LONGEST] end
     if people[KEPT] > 0 then

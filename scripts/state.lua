@@ -105,7 +105,8 @@ local function parse_key(text, limits, mine)
   key.version = version + 0
   local parts, count = split(sub(text, from), ';'), #limits
   local seen = checked(parts[1], 1)
-  if not seen or max(key.version, key.opened, key.epoch) >= TOO_LARGE then return nil end
+  -- A version that no limit can have would decide for ever.
+  if not seen or key.version > 4294967295 or max(key.opened, key.epoch) >= TOO_LARGE then return nil end
   key.seen = seen[1]
   for i, limit in ipairs(limits) do
     local state = parts[1 + i] and (limit.kind.parse or checked)(parts[1 + i], limit.kind.size)

@@ -169,7 +169,7 @@ impl Flight {
             }
             Ok(Err(Malformed(reply))) => {
                 let message = format!("Redis: not an answer of the script: {reply}");
-                self.redis.log(Level::Error, &message);
+                self.redis.complain(&message);
                 self.land(Err(Failure::Permanent {
                     code: "MALFORMED".into(),
                     message: message.into(),

@@ -1,10 +1,8 @@
 //! The heartbeat: whatever is held or waits is said again before Redis forgets it, and what could not be
 //! said is tried again. Its questions overtake those of callers, so that a flood of these harms no
 //! permit.
-use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::dice::Seeds;
 use super::lines::Then;
 use super::link::Failure;
 use super::question::Op;
@@ -26,13 +24,6 @@ pub(super) struct Unsaid {
     op: Op,
     at: Time,
     until: Time,
-}
-
-/// The keys whose times have come.
-#[allow(clippy::mutable_key_type)] // keys are told apart by what never changes
-pub(super) fn due_by(times: &HashMap<Arc<Key>, Time, Seeds>, now: Time) -> Vec<Arc<Key>> {
-    let due = times.iter().filter(|(_, at)| **at <= now);
-    due.map(|(key, _)| key.clone()).collect()
 }
 
 impl Redis {
@@ -96,7 +87,7 @@ impl Scene<'_> {
 
     fn look_now(&mut self) {
         let now = self.now;
-        self.shard.queues.values_mut().for_each(|next| *next = now);
+        self.shard.queues.set_all(now);
         if !self.shard.queues.is_empty() {
             self.beat_by(now);
         }
@@ -104,12 +95,12 @@ impl Scene<'_> {
 
     /// Asks for waits, on the keys whose time has come.
     fn look_due(&mut self) -> Option<Time> {
-        for key in due_by(&self.shard.queues, self.now) {
+        for key in self.shard.queues.due(self.now) {
             let beat = self.look(&key);
             let next = self.now + self.redis.dice.about(beat);
-            self.shard.queues.insert(key, next);
+            self.shard.queues.set(key, next);
         }
-        self.shard.queues.values().min().copied()
+        self.shard.queues.first()
     }
 
     /// Answers when to look again.
@@ -175,10 +166,11 @@ impl Scene<'_> {
 mod tests {
     use crate::callback::Callbacks;
     use crate::clock::Clock;
-    use crate::config::Config;
-    use crate::limit::time::Time;
+    use crate::config::{Config, Log};
+    use crate::limit::time::{Span, Time};
     use crate::redis::{Carrier, Dice, Flight, Named, Options, Redis, World, settings};
     use std::panic::{AssertUnwindSafe, catch_unwind};
+    use std::sync::atomic::{AtomicUsize, Ordering};
     use std::sync::{Arc, Weak};
 
     /// Nothing is ever sent.
@@ -196,21 +188,46 @@ mod tests {
         }
     }
 
-    #[test]
-    fn a_bug_in_one_shard_costs_the_others_no_beat_and_itself_one_call() {
+    fn nowhere(config: Config) -> Arc<Redis> {
         let world = World {
             clock: Arc::new(Clock::virtual_clock()),
             dice: Dice::system(),
             carrier: Some(Arc::new(Nowhere)),
             without: None,
         };
-        let config = Config::default();
         let options = Options {
             link: settings("redis://127.0.0.1:1", &config).unwrap(),
             config,
             fork_generation: 0,
         };
-        let redis = Redis::on(world, options, Arc::default(), Callbacks::new(None));
+        Redis::on(world, options, Arc::default(), Callbacks::new(None))
+    }
+
+    #[test]
+    fn what_each_call_may_say_is_logged_now_and_then() {
+        let said = Arc::new(AtomicUsize::new(0));
+        let counts = said.clone();
+        let config = Config {
+            log: Some(Log {
+                level: 4,
+                write: Arc::new(move |_, _| {
+                    counts.fetch_add(1, Ordering::SeqCst);
+                }),
+            }),
+            ..Config::default()
+        };
+        let redis = nowhere(config);
+        for times in 1..=3 {
+            (0..100).for_each(|_| redis.complain("odd"));
+            assert_eq!(said.load(Ordering::SeqCst), times);
+            redis.clock.show(redis.clock.now() + Span::secs(10));
+        }
+        redis.close();
+    }
+
+    #[test]
+    fn a_bug_in_one_shard_costs_the_others_no_beat_and_itself_one_call() {
+        let redis = nowhere(Config::default());
         let bug = catch_unwind(AssertUnwindSafe(|| redis.at(3, |_| panic!("a bug"))));
         assert!(bug.is_err());
         // A permit that is not there is to be renewed: each beat of the shard unwinds.
@@ -218,10 +235,7 @@ mod tests {
         let due = redis.clock.now();
         let last = redis.shards.len() - 1;
         redis.at(last, |scene| {
-            scene
-                .shard
-                .renewals
-                .insert((due + crate::limit::time::Span(7), 1))
+            scene.shard.renewals.insert((due + Span(7), 1))
         });
         for _ in 0..3 {
             assert!(redis.beat().is_some(), "and it is tried again");

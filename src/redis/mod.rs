@@ -9,7 +9,7 @@
 //!   are moved, [`sooner`]: to be earlier. [`penalty`]: also those of other processes. [`spent`]: permits.
 //! - [`denied`]: what need not be asked again.
 //! - For semaphores: [`queued`]: waits. [`held`]: permits. [`heartbeat`]: both kept alive. [`open`]: ids
-//!   that may still be under way.
+//!   that may still be under way. [`agenda`]: which key is next.
 //! - [`policy`]: no answer. [`local`]: answers of this process instead. [`census`]: among how many.
 //! - [`question`]: what goes into a call. [`keys`]: how keys are named there. [`wire`]: what is said to a
 //!   script, and what it says.
@@ -22,6 +22,7 @@
 //!
 //! Lock order: one shard (never two), then one of: timer, a queue, callbacks, a parker, a slot. What is
 //! woken or sent is so after the shard's lock is released.
+mod agenda;
 mod census;
 mod denied;
 mod dice;
@@ -75,6 +76,7 @@ use crate::stats::{Stats, Stripe, Totals};
 use crate::sync::{Condvar, Mutex};
 use crate::timer::{Due, Fire, Timer};
 
+use agenda::Agenda;
 use denied::Denials;
 use driver::Driver;
 use heartbeat::Unsaid;
@@ -146,6 +148,8 @@ pub struct Redis {
     /// Where notes of this client's waits are published.
     channel: String,
     listening: AtomicBool,
+    /// When the last complaint was, in microseconds; 0: never.
+    complained: AtomicU64,
     /// When the heartbeat does something next, in microseconds.
     next_beat: AtomicU64,
     carrier: Mutex<Option<Arc<dyn Carrier>>>,
@@ -169,10 +173,10 @@ struct Shard {
     ids: HashMap<Id, u64>,
     open: Open,
     /// Keys with waits in a semaphore's queue, and when they are looked at.
-    queues: HashMap<Arc<Key>, Time, Seeds>,
+    queues: Agenda,
     unsaid: Vec<Unsaid>,
     /// Keys with booked waits, and when those are looked at.
-    looks: HashMap<Arc<Key>, Time, Seeds>,
+    looks: Agenda,
     /// Waits that were granted while their bookings were moved: their permits.
     started: HashMap<u64, u64>,
 }
@@ -241,9 +245,9 @@ impl Redis {
             renewals: BTreeSet::new(),
             ids: HashMap::new(),
             open: Open::default(),
-            queues: HashMap::with_hasher(hasher),
+            queues: Agenda::new(hasher),
             unsaid: Vec::new(),
-            looks: HashMap::with_hasher(hasher),
+            looks: Agenda::new(hasher),
             started: HashMap::new(),
         };
         let redis = Arc::new_cyclic(|me| Redis {
@@ -268,6 +272,7 @@ impl Redis {
             dice,
             without,
             listening: AtomicBool::new(false),
+            complained: AtomicU64::new(0),
             next_beat: AtomicU64::new(u64::MAX),
             carrier: Mutex::new(carrier),
             flights: Mutex::new(0),
@@ -459,6 +464,20 @@ impl Redis {
 
     fn log(&self, level: Level, message: &str) {
         self.options.config.log(level, message);
+    }
+
+    /// Logs an error that each call may end with: not more often than every ten seconds.
+    fn complain(&self, message: &str) {
+        const PAUSE: u64 = 10_000_000;
+        let now = self.clock.now().0.max(1);
+        let last = self.complained.load(Ordering::Relaxed);
+        let swap = |last, now| {
+            let order = Ordering::Relaxed;
+            self.complained.compare_exchange(last, now, order, order)
+        };
+        if (last == 0 || now >= last + PAUSE) && swap(last, now).is_ok() {
+            self.log(Level::Error, message);
+        }
     }
 
     /// The wall clock of this process, for those who ask; no decision depends on it.

@@ -13,7 +13,12 @@ pub(super) struct Open {
     ids: HashMap<Id, Requests>,
     /// Some ended in doubt since this was last looked through.
     doubts: bool,
+    /// How many were left then.
+    left: usize,
 }
+
+/// So many doubts are not worth a look at all of them.
+const FEW: usize = 64;
 
 #[derive(Default)]
 struct Requests {
@@ -28,12 +33,23 @@ impl Open {
     }
 
     /// One has ended. `slack`: by how much Redis may run it later than at its deadline.
-    pub fn end<T>(&mut self, id: Id, trip: &Trip, result: &Result<T, Failure>, slack: Span) {
+    pub fn end<T>(
+        &mut self,
+        id: Id,
+        trip: &Trip,
+        result: &Result<T, Failure>,
+        slack: Span,
+        now: Time,
+    ) {
         let requests = self.ids.get_mut(&id).expect("it was begun");
         requests.under_way -= 1;
         if trip.again || matches!(result, Err(Failure::Ambiguous(_))) {
             requests.doubt = requests.doubt.max(trip.deadline + slack);
             self.doubts = true;
+            // Where nobody calls [`tidy`](Open::tidy), or not for long.
+            if self.ids.len() > 2 * self.left + FEW {
+                self.tidy(now);
+            }
         } else if requests.under_way == 0 && requests.doubt == Time(0) {
             self.ids.remove(&id);
         }
@@ -53,6 +69,7 @@ impl Open {
         if self.doubts {
             self.ids.retain(|_, it| it.under_way > 0 || it.doubt > now);
             self.doubts = self.ids.values().any(|it| it.doubt > Time(0));
+            self.left = self.ids.len();
         }
         self.doubts
     }
@@ -76,9 +93,9 @@ mod tests {
         let done: Result<(), Failure> = Ok(());
         open.begin(id);
         open.begin(id);
-        open.end(id, &trip, &done, Span(10));
+        open.end(id, &trip, &done, Span(10), Time(0));
         assert!(open.has(id, Time(500)) && open.under_way(id));
-        open.end(id, &trip, &done, Span(10));
+        open.end(id, &trip, &done, Span(10), Time(0));
         assert!(!open.has(id, Time(0)) && open.ids.is_empty());
         let lost: Result<(), Failure> = Err(Failure::Ambiguous(Silence::Timeout));
         for (trip, result) in [
@@ -92,10 +109,25 @@ mod tests {
             ),
         ] {
             open.begin(id);
-            open.end(id, &trip, &result, Span(10));
+            open.end(id, &trip, &result, Span(10), Time(0));
             assert!(open.has(id, Time(109)) && !open.has(id, Time(110)));
             assert!(!open.under_way(id) && open.tidy(Time(109)));
             assert!(!open.tidy(Time(110)) && open.ids.is_empty());
+        }
+    }
+    #[test]
+    fn doubts_that_are_over_do_not_pile_up_where_nobody_tidies() {
+        let mut open = Open::default();
+        for n in 0..10_000 {
+            let now = Time(n * 1_000);
+            let trip = Trip {
+                deadline: now,
+                ..Trip::default()
+            };
+            let lost: Result<(), Failure> = Err(Failure::Ambiguous(Silence::Timeout));
+            open.begin(Id(n.into()));
+            open.end(Id(n.into()), &trip, &lost, Span(10_000), now);
+            assert!(open.ids.len() < 200, "{}", open.ids.len());
         }
     }
 }

@@ -216,7 +216,7 @@ impl Scene<'_> {
     /// A request for an id has ended.
     pub fn ended<T>(&mut self, id: Id, trip: &Trip, heard: &Result<T, Failure>) {
         let slack = self.redis.options.config.command_timeout;
-        self.shard.open.end(id, trip, heard, slack);
+        self.shard.open.end(id, trip, heard, slack, self.now);
     }
 
     fn takes(&mut self, serial: u64, trip: &Trip, answer: Answer) {
@@ -284,9 +284,7 @@ impl Scene<'_> {
         self.line(&key).queued.insert(serial);
         self.arm(serial, deadline);
         let beat = self.now + self.redis.dice.about(key.named.life().beat);
-        let next = self.shard.queues.entry(key).or_insert(beat);
-        *next = beat.min(*next);
-        let next = *next;
+        let next = self.shard.queues.set_by(&key, beat);
         self.beat_by(next);
         self.listen = true;
     }
@@ -430,6 +428,7 @@ impl Scene<'_> {
     pub fn changed(&mut self, key: &Arc<Key>, change: &Op, trip: &Trip, answer: &Answer) {
         match change {
             Op::Reset => {
+                self.shard.recent.forget(|spent| spent.key == *key);
                 self.end_held(key, trip);
                 self.was_reset(key, answer.fence);
             }

@@ -5,7 +5,6 @@
 use std::sync::Arc;
 
 use super::flight::Trip;
-use super::heartbeat::due_by;
 use super::lines::{self, Heard, Item, Line};
 use super::ops::Stage;
 use super::question::Op;
@@ -64,8 +63,9 @@ impl Scene<'_> {
             return;
         }
         let count = line.booked.len() + line.moving.len();
-        // Of who asks now it is not known yet whether he waits.
-        line.gave_back = count == 0;
+        // Of who asks now it is not known yet whether he waits; and what moves bookings is on the line already,
+        // before what gives back.
+        line.gave_back = count == 0 || line.sooner == Sooner::Asked;
         if count == 0 || count > MOST || line.sooner != Sooner::No {
             return;
         }
@@ -179,6 +179,9 @@ impl Scene<'_> {
                 self.give_back(key, answer);
             }
         }
+        if self.line(key).gave_back {
+            self.sooner(key);
+        }
         self.tidy(key);
     }
 
@@ -211,9 +214,7 @@ impl Scene<'_> {
 
     /// What is booked on a key is looked at by then.
     pub fn see_booked_by(&mut self, key: &Arc<Key>, at: Time) {
-        let next = self.shard.looks.entry(key.clone()).or_insert(at);
-        *next = at.min(*next);
-        let next = *next;
+        let next = self.shard.looks.set_by(key, at);
         self.beat_by(next);
     }
 
@@ -229,13 +230,13 @@ impl Scene<'_> {
 
     /// Looks at what is booked, on the keys whose time has come. Answers when the next one's does.
     pub fn booked_due(&mut self) -> Option<Time> {
-        for key in due_by(&self.shard.looks, self.now) {
+        for key in self.shard.looks.due(self.now) {
             match self.see_booked(&key) {
-                Some(next) => drop(self.shard.looks.insert(key, next)),
-                None => drop(self.shard.looks.remove(&key)),
+                Some(next) => self.shard.looks.set(key, next),
+                None => self.shard.looks.remove(&key),
             }
         }
-        self.shard.looks.values().min().copied()
+        self.shard.looks.first()
     }
 
     /// Answers when to look again.

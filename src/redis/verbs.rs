@@ -254,12 +254,6 @@ impl Redis {
         if let Some((memory, part)) = self.part_here(named, status) {
             memory.reset(&part, key);
         }
-        if status == Status::Ok {
-            let (shard, key) = self.key(named, key);
-            self.at(shard, |scene| {
-                scene.shard.recent.forget(|spent| spent.key == key)
-            });
-        }
         status
     }
 

@@ -139,6 +139,22 @@ fn b_028_whatever_is_under_a_key_is_an_error_or_a_denial_and_a_reset_heals() {
     assert!(tried > 250, "{tried}");
 }
 
+#[test]
+fn a_version_that_no_limit_can_have_does_not_decide_for_ever() {
+    let server = Server::start();
+    let client = open(&server.url());
+    let limiter = limiter(&client, "v", &[bucket(10, 10, HOUR)]);
+    assert_eq!(acquire(&limiter, &weigh(1)).status, Status::Ok);
+    let key = "{limiter:T:v:}:s";
+    let stored: String = server.ask(&["GET", key]);
+    let (head, state) = stored.split_once(";0;T0 10 ").expect("version and limits");
+    let hostile = format!("{head};9007199254740000;T0 1 {state}");
+    server.ask::<()>(&["SET", key, &hostile]);
+    assert_eq!(acquire(&limiter, &weigh(10)).status, Status::Backend);
+    assert_eq!(limiter.reset(b""), Ok(Status::Ok));
+    assert_eq!(acquire(&limiter, &weigh(10)).status, Status::Ok);
+}
+
 /// B-079: with any part gone, who holds still holds, and nobody else gets in.
 #[test]
 fn b_079_a_key_that_is_evicted_admits_nobody_and_loses_nothing() {

@@ -122,7 +122,11 @@ fn a_wait_that_a_penalty_makes_too_late_is_denied_and_holds_nothing() {
 #[test]
 fn a_penalty_that_is_over_moves_nobody() {
     let server = Server::start();
-    let worker = Worker::new(&server.url(), &[bucket(2, 1, 1_000_000)], &[("clock", "virtual")]);
+    let worker = Worker::new(
+        &server.url(),
+        &[bucket(2, 1, 1_000_000)],
+        &[("clock", "virtual")],
+    );
     assert_eq!(worker.limiter.penalize(b"", Span::secs(1)), Ok(Status::Ok));
     assert_eq!(worker.client.clock_advance(Span::secs(2)), Ok(Status::Ok));
     let taken = acquire(&worker.limiter, &weigh(2));

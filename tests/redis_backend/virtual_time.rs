@@ -45,6 +45,26 @@ fn waits_leases_and_renewals_go_by_the_clients_clock() {
 }
 
 #[test]
+fn a_long_lease_that_is_over_makes_no_grace_longer() {
+    let server = Server::start();
+    let client = open_with(&server.url(), &[("clock", "virtual"), ("lease_ms", "1000")]);
+    let limiter = limiter(&client, "long", &[limit(spec::SEMAPHORE, 1, 0, 0)]);
+    let for_a_day = Request {
+        lease: Some(Span::secs(86_400)),
+        ..Request::TRY
+    };
+    let held = acquire(&limiter, &for_a_day).permit;
+    assert_eq!(limiter.release(held), Ok(Status::Ok));
+    assert_eq!(client.clock_advance(Span::secs(1)), Ok(Status::Ok));
+    acquire(&limiter, &Request::TRY);
+    assert_eq!(server.ask::<u64>(&["DEL", "{limiter:S:long:}:e"]), 1);
+    // Who holds has a lease to say so.
+    let denied = acquire(&limiter, &Request::TRY);
+    assert_eq!(denied.status, Status::Denied);
+    assert!(denied.retry_after_us <= 1_000_000, "{denied:?}");
+}
+
+#[test]
 fn a_clock_of_the_system_is_not_moved() {
     let server = Server::prepare(&[]);
     let client = open(&server.url());
