@@ -1,6 +1,7 @@
 //! The seam to the network. Calls go out as flights, which a [`Carrier`] takes: the driver's thread, or a
 //! simulation in its place. It is told the time by the client's clock, and decides nothing.
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -101,6 +102,20 @@ impl Redis {
                 }
                 flight.land(Err(not_executed("DRIVER")));
             }
+        }
+    }
+
+    /// Logs an error that each call may end with: not more often than every ten seconds.
+    pub(super) fn complain(&self, message: &str) {
+        const PAUSE: u64 = 10_000_000;
+        let now = self.clock.now().0.max(1);
+        let last = self.complained.load(Ordering::Relaxed);
+        let swap = |last, now| {
+            let order = Ordering::Relaxed;
+            self.complained.compare_exchange(last, now, order, order)
+        };
+        if (last == 0 || now >= last + PAUSE) && swap(last, now).is_ok() {
+            self.log(Level::Error, message);
         }
     }
 

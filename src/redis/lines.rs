@@ -27,6 +27,8 @@ const MOST_EQUAL: usize = 512;
 pub(super) struct Line {
     /// Somebody sees to it that what is queued will be sent.
     flying: bool,
+    /// Notes are heeded, under the place of this key.
+    placed: Option<Arc<Key>>,
     queue: VecDeque<Item>,
     /// Waits with a booked time, in the order in which they came.
     pub booked: BTreeSet<u64>,
@@ -219,7 +221,19 @@ impl Scene<'_> {
     /// Forgets a line on which nothing is under way.
     pub fn tidy(&mut self, key: &Arc<Key>) {
         if self.shard.lines.get(key).is_some_and(Line::is_idle) {
-            self.shard.lines.remove(key);
+            let line = self.shard.lines.remove(key);
+            if let Some(placed) = line.and_then(|line| line.placed) {
+                self.shard.places.remove(placed.place());
+            }
+        }
+    }
+
+    /// Somebody waits there, whom notes may concern.
+    pub fn heeds_notes(&mut self, key: &Arc<Key>) {
+        let line = self.line(key);
+        if line.placed.is_none() {
+            line.placed = Some(key.clone());
+            self.shard.places.insert(key.place().into(), key.clone());
         }
     }
 

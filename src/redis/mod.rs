@@ -161,6 +161,8 @@ pub struct Redis {
 /// A part of the keys, with everything about them that this process knows.
 struct Shard {
     lines: HashMap<Arc<Key>, Line, Seeds>,
+    /// Those on which somebody waits, by what a note calls them.
+    places: HashMap<Box<str>, Arc<Key>, Seeds>,
     waits: HashMap<u64, Wait>,
     recent: Recent<Spent>,
     denials: Denials,
@@ -237,6 +239,7 @@ impl Redis {
         let seed = |n: usize| Numbers::start(hasher.hash_one(n));
         let shard = |n| Shard {
             lines: HashMap::with_hasher(hasher),
+            places: HashMap::with_hasher(hasher),
             waits: HashMap::new(),
             recent: Recent::new(seed(n)),
             denials: Denials::default(),
@@ -424,16 +427,6 @@ impl Redis {
         }
     }
 
-    /// When something here falls due next, for whoever moves the clock of a [`World`].
-    pub fn next_due(&self) -> Option<Time> {
-        self.timer.next()
-    }
-
-    /// Does what has fallen due here by now, for the same.
-    pub fn fire_due(&self) {
-        self.timer.fire_by(self.clock.now());
-    }
-
     /// Redis is told the time, because nobody else's matters: the clock is a user's virtual one.
     fn tells_time(&self) -> bool {
         self.options.config.clock == ClockKind::Virtual
@@ -464,20 +457,6 @@ impl Redis {
 
     fn log(&self, level: Level, message: &str) {
         self.options.config.log(level, message);
-    }
-
-    /// Logs an error that each call may end with: not more often than every ten seconds.
-    fn complain(&self, message: &str) {
-        const PAUSE: u64 = 10_000_000;
-        let now = self.clock.now().0.max(1);
-        let last = self.complained.load(Ordering::Relaxed);
-        let swap = |last, now| {
-            let order = Ordering::Relaxed;
-            self.complained.compare_exchange(last, now, order, order)
-        };
-        if (last == 0 || now >= last + PAUSE) && swap(last, now).is_ok() {
-            self.log(Level::Error, message);
-        }
     }
 
     /// The wall clock of this process, for those who ask; no decision depends on it.

@@ -87,6 +87,9 @@ impl Scene<'_> {
         };
         let id = wait.hold.as_ref().map(|hold| hold.id);
         self.shard.waits.insert(serial, wait);
+        if patience != Some(Span::ZERO) {
+            self.heeds_notes(&key);
+        }
         match id {
             None if self.joins(&key, serial, patience) => {}
             None => self.enqueue(&key, vec![book], Then::Acquire(serial)),

@@ -67,15 +67,9 @@ impl Redis {
         }
         for shard in 0..self.shards.len() {
             self.shielded(shard, |scene| {
-                let of = |(key, line): (&Arc<Key>, &Line)| {
-                    let meant = |one: &&Penalty| *one.place == *key.place();
-                    let meant = penalties.iter().filter(meant).map(|one| one.what);
-                    line.is_awaited().then(|| (key.clone(), meant.collect()))
-                };
-                let meant: Vec<(_, Vec<What>)> = scene.shard.lines.iter().filter_map(of).collect();
-                for (key, what) in meant {
-                    for what in what {
-                        scene.heard_of(&key, what);
+                for one in penalties {
+                    if let Some(key) = scene.shard.places.get(&one.place).cloned() {
+                        scene.heard_of(&key, one.what);
                     }
                 }
             });

@@ -11,6 +11,16 @@ use crate::decision::Status;
 use crate::limit::time::{Span, Time};
 
 impl Redis {
+    /// When something here falls due next, for whoever moves the clock of a [`World`].
+    pub fn next_due(&self) -> Option<Time> {
+        self.timer.next()
+    }
+
+    /// Does what has fallen due here by now, for the same.
+    pub fn fire_due(&self) {
+        self.timer.fire_by(self.clock.now());
+    }
+
     /// Lets time pass on a virtual clock; what falls due happens in order, each at its own time.
     pub fn clock_advance(&self, by: Span) -> Status {
         self.travel(|source| source.advance(by))
