@@ -139,9 +139,9 @@ fn a_penalty_that_is_over_moves_nobody() {
     assert_eq!((done.status, done.waited_us), (Status::Ok, 1_000_000));
 }
 
-/// Whether a lost reply, or a slow one, lets anybody start in a penalty of three seconds. Answers how many
-/// completed in the end.
-fn nobody_starts_in_it(url: &str, waits: u64, meanwhile: impl FnOnce()) -> u64 {
+/// Nobody starts in a penalty of three seconds, whatever happens just before and after it is told of. Answers
+/// how many completed in the end.
+fn nobody_starts_in_it(url: &str, waits: u64, before: impl Fn(), after: impl Fn()) -> u64 {
     let worker = Worker::new(url, &[bucket(1, 500, 1_000_000)], &[PATIENT]);
     for number in 0..waits {
         worker.submit(None, number);
@@ -149,10 +149,11 @@ fn nobody_starts_in_it(url: &str, waits: u64, meanwhile: impl FnOnce()) -> u64 {
     eventually("all are booked", secs(20), || {
         worker.next_in() > waits as f64 / 500.0 - 1.0
     });
+    before();
     let began = Instant::now();
     assert_eq!(worker.limiter.penalize(b"", Span::secs(3)), Ok(Status::Ok));
     let before = worker.poll().len() as u64;
-    meanwhile();
+    after();
     let (mut started, length) = (0, secs(3) - ms(20));
     while began.elapsed() < length {
         let done = worker.poll().len();
@@ -182,7 +183,9 @@ fn a_thousand_booked_waits_are_moved_a_few_at_a_time() {
     let waits = 1_500;
     server.ask::<()>(&["CONFIG", "SET", "slowlog-log-slower-than", "0"]);
     server.ask::<()>(&["CONFIG", "SET", "slowlog-max-len", "100000"]);
-    assert_eq!(nobody_starts_in_it(&server.url(), waits, || {}), waits);
+    let nothing = || {};
+    let done = nobody_starts_in_it(&server.url(), waits, nothing, nothing);
+    assert_eq!(done, waits);
     let log: Vec<(u64, u64, u64, Vec<String>, String, String)> =
         server.ask(&["SLOWLOG", "GET", "-1"]);
     // An argument that is left out of a long list says how many.
@@ -203,14 +206,16 @@ fn a_thousand_booked_waits_are_moved_a_few_at_a_time() {
 fn a_move_whose_answer_is_lost_lets_nobody_start() {
     let server = Server::start();
     let proxy = Proxy::before(server.port);
-    let lose = || {
+    let lose = || proxy.set(Mode::LoseReply);
+    let lose_more = || {
         for _ in 0..3 {
-            proxy.set(Mode::LoseReply);
+            lose();
             std::thread::sleep(ms(100));
         }
         proxy.set(Mode::Forward);
     };
-    assert_eq!(nobody_starts_in_it(&proxy.url(), 600, lose), 600);
+    let done = nobody_starts_in_it(&proxy.url(), 600, lose, lose_more);
+    assert_eq!(done, 600);
 }
 
 #[test]
