@@ -1,9 +1,9 @@
 -- Semaphore: who holds permits and who waits for them, over all processes.
 -- KEYS: 2 what ends, 'h' and the id of a permit, 'w' and that of a wait, or 'd' and one that was given up
 -- while an earlier request for it may still be under way: scored by when that is over. 3 the queue, ids by
--- ticket: first in, first out. 4 who they are: by id, "weights;fence;channel;deadline;booking": weights
+-- ticket: first in, first out. 4 who they are: by id, "weights;fence;channel;deadline;renewed;booking": weights
 -- are what it holds, or what it asked for; deadline is that of a wait (0: none), also of one that was granted;
--- booking is what a granted id took.
+-- renewed is 1 if its process renews it as long as it is held; booking is what a granted id took.
 -- ARGV: 4 the caller's longest lease; 5 claim, 6 allowance, 7 life of a wait, in microseconds; 8 the
 -- caller's channel; 9 the era of the permits it holds here, or ''; 10 a fresh era; 11 is 1 if PUBLISH tells
 -- when nobody hears: in a cluster others than this server's own listeners may. Operations:
@@ -12,6 +12,7 @@
 --   C id dead                 end a wait, or return the grant that came before
 --   N id lease era weights    renew
 --   V id                      take back what it has booked of rates, see main.lua
+-- A lease below 0 is one that is not renewed in the background.
 -- A grant out of the queue is a claim: it is over soon unless its process asks for it again, and sooner if
 -- nobody hears of it: then the process is gone, or asks for its waits before they end. A confirmed
 -- holder has an allowance on top of its lease, for a server's clock that steps forward.
@@ -47,13 +48,37 @@ function holders_of.sound()
   return true
 end
 
-function holders_of.begin(limits, key, known, now, answer, next_arg, next_weights, ops, tell_sooner)
+local function who_is(id, count)
+  local text = redis.call('HGET', KEYS[4], id) or ''
+  local weights, fence, to, deadline, renewed, booking =
+    match(text, '^([^;]*);(%d+);([^;]*);(%d+);([01]);([^;]*)$')
+  local list = weights and (checked(weights, 1) or checked(weights, count))
+  if list then
+    return {weights = list, fence = tonumber(fence), channel = to, deadline = tonumber(deadline),
+      renewed = renewed == '1', booking = booking}
+  end
+  local nobody = {weights = {}, fence = 0, channel = '', deadline = 0, renewed = false, booking = ''}
+  for i = 1, count do nobody.weights[i] = 0 end
+  return nobody
+end
+
+-- Takes back what a permit has booked of rates. Answers who holds it and what it was, or false.
+function holders_of.lift(id, limits, key, now)
+  local one = redis.call('ZSCORE', KEYS[2], 'h' .. id) and who_is(id, #limits)
+  local booking = one and parse_booking(one.booking, limits)
+  return booking and lift(limits, key, now, booking) and {id, one, booking} or false
+end
+
+-- `lifted`: what was taken back, to be booked again.
+function holders_of.begin(limits, key, known, now, answer, next_arg, next_weights, ops, tell_sooner, lifted)
   local E, Q, I = KEYS[2], KEYS[3], KEYS[4]
   local lease, claim, allowance = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
   local life, channel, known_era = tonumber(ARGV[7]), ARGV[8], ARGV[9]
   local call = redis.call
   local people = key.people or {0, 0, 0, 0, 0, 0, 0, 0, 0}
   local notes, unheard, told, begun, changed, unswept = {}, {}, {}, {}, false, false
+  -- Nobody moves up before those who were there first are booked again.
+  local at_once = #lifted == 0
   local semaphore
   for i, limit in ipairs(limits) do
     if limit.holds then semaphore = semaphore or i end
@@ -91,6 +116,7 @@ function holders_of.begin(limits, key, known, now, answer, next_arg, next_weight
   local counted = people[HELD] + people[QUEUED]
   if sizes[1] ~= counted + people[DEAD] or sizes[2] ~= people[QUEUED] or sizes[3] ~= counted then
     begin_anew()
+    for i in ipairs(lifted) do lifted[i] = false end
   end
 
   -- Sees to it that a key that is made now, or may have been, gets an end.
@@ -105,23 +131,14 @@ function holders_of.begin(limits, key, known, now, answer, next_arg, next_weight
     return call('ZSCORE', E, letter .. id)
   end
 
-  local nobody = {weights = {}, fence = 0, channel = '', deadline = 0, booking = ''}
-  for i in ipairs(limits) do nobody.weights[i] = 0 end
-
   local function who(id)
-    local text = call('HGET', I, id) or ''
-    local weights, fence, to, deadline, booking =
-      match(text, '^([^;]*);(%d+);([^;]*);(%d+);([^;]*)$')
-    local list = weights and (checked(weights, 1) or checked(weights, #limits))
-    if not list then return nobody end
-    return {weights = list, fence = tonumber(fence), channel = to, deadline = tonumber(deadline),
-      booking = booking}
+    return who_is(id, #limits)
   end
 
-  local function remember(id, weights, fence, to, deadline, booking)
+  local function remember(id, one)
     if people[HELD] + people[QUEUED] == 0 then begun[4] = true end
-    call('HSET', I, id, spaced(weights) .. ';' .. show(fence) .. ';' .. to .. ';' .. show(deadline) .. ';'
-      .. booking)
+    call('HSET', I, id, format('%s;%d;%s;%d;%d;%s', spaced(one.weights), one.fence, one.channel, one.deadline,
+      one.renewed and 1 or 0, one.booking))
   end
 
   local function drop_holder(id, one)
@@ -146,13 +163,13 @@ function holders_of.begin(limits, key, known, now, answer, next_arg, next_weight
   end
 
   -- Makes it a holder, until its time after the booking's.
-  local function hold(id, weights, to, booking, span, deadline)
-    local text = booking_text(booking)
+  local function hold(id, one, booking, span)
     people[FENCE] = max(people[FENCE] + 1, now)
-    remember(id, weights, people[FENCE], to, deadline, text)
+    one.fence, one.booking = people[FENCE], booking_text(booking)
+    remember(id, one)
     ends('h' .. id, max(now, booking.at) + span)
     people[HELD] = people[HELD] + 1
-    return text
+    return one.booking
   end
 
   local function verdict(weights)
@@ -186,7 +203,8 @@ function holders_of.begin(limits, key, known, now, answer, next_arg, next_weight
         tell(one.channel, 'D', head)
       else
         local booking = commit(limits, key, now, max(at, now), weights)
-        hold(head, weights, one.channel, booking, claim, one.deadline)
+        one.weights = weights
+        hold(head, one, booking, claim)
         tell(one.channel, 'G', head)
         unheard[head] = alive
       end
@@ -218,20 +236,24 @@ function holders_of.begin(limits, key, known, now, answer, next_arg, next_weight
     unswept = true
   end
 
-  -- The ends of the permits that end first, and their ids: MOST of them, if not too many waits and ids
-  -- that are kept out are between them.
+  -- The ends of those permits that have started and are not renewed among the MOST that end first, if not too many waits and
+  -- ids that are kept out are between them; and what they hold.
   local function first_ends()
-    local ends, from = {}, 0
-    while #ends < MOST and from < min(4 * MOST, people[HELD] + people[QUEUED] + people[DEAD]) do
+    local found, seen, from = {}, 0, 0
+    local all = min(4 * MOST, people[HELD] + people[QUEUED] + people[DEAD])
+    while seen < MOST and from < all do
       local members = call('ZRANGE', E, from, from + MOST - 1, 'WITHSCORES')
       for n = 1, #members, 2 do
-        if #ends < MOST and sub(members[n], 1, 1) == 'h' then
-          ends[#ends + 1] = {tonumber(members[n + 1]), sub(members[n], 2)}
+        if seen < MOST and sub(members[n], 1, 1) == 'h' then
+          local one = who(sub(members[n], 2))
+          seen = seen + 1
+          local starts = tonumber(match(one.booking, '^%d+')) or 0
+          if not one.renewed and starts <= now then found[#found + 1] = {tonumber(members[n + 1]), one.weights} end
         end
       end
       from = from + MOST
     end
-    return ends
+    return found
   end
 
   -- All but the semaphores: when they would let it pass.
@@ -251,10 +273,10 @@ function holders_of.begin(limits, key, known, now, answer, next_arg, next_weight
   local function release_hint_anew(weights)
     if now < people[GRACE] then return max(people[GRACE], soonest(weights)) - now end
     local used, ends = {}, first_ends()
-    local hint = ends[MOST] and ends[MOST][1] - now or people[LONGEST]
+    local hint = ends[MOST] and ends[MOST][1] - now or lease
     for i, limit in ipairs(limits) do used[i] = limit.holds and key.states[i][1] end
     for _, one in ipairs(ends) do
-      local held, freed = who(one[2]).weights, 0
+      local held, freed = one[2], 0
       for i, limit in ipairs(limits) do
         if limit.holds then
           freed = freed + (held[i] or 0)
@@ -312,8 +334,14 @@ function holders_of.begin(limits, key, known, now, answer, next_arg, next_weight
     return answer('Q', nil, unswept and 1 or 0, now, 0, call('ZRANK', Q, id))
   end
 
+  local function next_lease()
+    local span = tonumber(next_arg())
+    return math.abs(span), span > 0
+  end
+
   function ops.A()
-    local id, wait, span = next_arg(), tonumber(next_arg()), tonumber(next_arg())
+    local id, wait = next_arg(), tonumber(next_arg())
+    local span, renewed = next_lease()
     local weights, nothing, asked = next_weights()
     if nothing then return answer('O', nil, 0) end
     if span > people[LONGEST] then people[LONGEST] = span end
@@ -327,9 +355,12 @@ function holders_of.begin(limits, key, known, now, answer, next_arg, next_weight
       pump()
     end
     local latest = wait < 0 and math.huge or now + wait
+    local one = {weights = asked, fence = 0, channel = channel, deadline = wait < 0 and 0 or latest,
+      renewed = renewed, booking = ''}
     if outcome == 'admit' or (outcome == 'later' and at <= latest) then
       local booking = commit(limits, key, now, at, weights)
-      local text = hold(id, weights, channel, booking, span + allowance, wait < 0 and 0 or latest)
+      one.weights = weights
+      local text = hold(id, one, booking, span + allowance)
       return answer('O', nil, at - now, at, people[FENCE], 0, text)
     end
     if outcome ~= 'release' or wait == 0 or soonest(weights) > latest then
@@ -338,7 +369,7 @@ function holders_of.begin(limits, key, known, now, answer, next_arg, next_weight
     people[TICKET] = people[TICKET] + 1
     if people[QUEUED] == 0 then begun[3] = true end
     call('ZADD', Q, show(people[TICKET]), id)
-    remember(id, asked, 0, channel, wait < 0 and 0 or latest, '')
+    remember(id, one)
     local reply = queued(id)
     people[QUEUED] = people[QUEUED] + 1
     return reply
@@ -385,9 +416,6 @@ function holders_of.begin(limits, key, known, now, answer, next_arg, next_weight
     return answer('R', nil, 0)
   end
 
-  -- What was taken back to be booked again: who holds it, and what it was.
-  local lifted = {}
-
   local function of_rates(weights)
     local rates = {}
     for i, limit in ipairs(limits) do rates[i] = limit.holds and 0 or weights[i] end
@@ -400,25 +428,15 @@ function holders_of.begin(limits, key, known, now, answer, next_arg, next_weight
     for i, limit in ipairs(limits) do
       if limit.holds then booking.charges[i] = was.charges[i] end
     end
-    local text = booking_text(booking)
-    remember(id, one.weights, one.fence, one.channel, one.deadline, text)
-    return text
-  end
-
-  function ops.V()
-    local id = next_arg()
-    local one = score('h', id) and who(id)
-    local booking = one and parse_booking(one.booking, limits)
-    local done = booking ~= nil and booking ~= false and lift(limits, key, now, booking)
-    lifted[#lifted + 1] = done and {id, one, booking}
-    changed = changed or done
-    return answer(done and 'O' or 'S', nil, 0)
+    one.booking = booking_text(booking)
+    remember(id, one)
+    return one.booking
   end
 
   function ops.W()
     local it, wait = lifted[next_arg() + 0], tonumber(next_arg())
     local weights = next_weights()
-    if not it then return answer('S', nil, 0) end
+    if not it or not score('h', it[1]) then return answer('S', nil, 0) end
     if #key.owed > 0 then repay(limits, key, now) end
     local id, one, was = unpack(it)
     local rates = of_rates(weights)
@@ -440,7 +458,9 @@ function holders_of.begin(limits, key, known, now, answer, next_arg, next_weight
   end
 
   function ops.N()
-    local id, span, era = next_arg(), tonumber(next_arg()), next_arg()
+    local id = next_arg()
+    local span, renewed = next_lease()
+    local era = next_arg()
     local weights = next_weights()
     if span > people[LONGEST] then people[LONGEST] = span end
     local till = score('h', id)
@@ -458,7 +478,8 @@ function holders_of.begin(limits, key, known, now, answer, next_arg, next_weight
         booking.charges[i] = {weights[i]}
       end
     end
-    local text = hold(id, weights, channel, booking, span + allowance, 0)
+    local one = {weights = weights, channel = channel, deadline = 0, renewed = renewed}
+    local text = hold(id, one, booking, span + allowance)
     return answer('O', nil, 0, now, people[FENCE], 0, text)
   end
 
@@ -521,7 +542,8 @@ function holders_of.begin(limits, key, known, now, answer, next_arg, next_weight
     for i, it in ipairs(again) do
       local id, one = it[1], it[2]
       call('ZADD', Q, show(ticket + i - 1), id)
-      remember(id, one.weights, 0, one.channel, one.deadline, '')
+      one.fence, one.booking = 0, ''
+      remember(id, one)
       ends('w' .. id, now + life)
       people[QUEUED] = people[QUEUED] + 1
     end
@@ -532,6 +554,7 @@ function holders_of.begin(limits, key, known, now, answer, next_arg, next_weight
   -- Sees to the keys' ends and to the notes. Answers until when the key is needed, and whether anything
   -- changed.
   function holders.finish(dirty)
+    if not at_once then pump() end
     if not changed and not dirty then return 0, false end
     local counts = people[HELD] + people[QUEUED]
     -- A longer lease that was asked for once is of no meaning any more.
@@ -562,6 +585,6 @@ function holders_of.begin(limits, key, known, now, answer, next_arg, next_weight
   end
 
   sweep()
-  pump()
+  if at_once then pump() end
   return holders
 end

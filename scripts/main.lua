@@ -78,10 +78,15 @@ end
 local lifted = {}
 
 local function lift_next(limits)
-  local booking = parse_booking(next_arg(), limits)
-  local done = booking ~= nil and lift(limits, key, now, booking)
-  lifted[#lifted + 1] = done and booking
-  dirty = dirty or done
+  local what, done = next_arg(), false
+  if holders_of then
+    done = holders_of.lift(what, limits, key, now)
+  else
+    local booking = parse_booking(what, limits)
+    done = booking and lift(limits, key, now, booking) and booking or false
+  end
+  lifted[#lifted + 1] = done
+  dirty = dirty or done ~= false
   return done
 end
 
@@ -89,7 +94,7 @@ end
 -- lost once never wins again, so that nobody can mint anything by taking turns.
 if version > key.version or (key.from and version == key.version and opened > key.opened) then
   if key.from then
-    while not holders_of and ARGV[arg] == 'V' do
+    while ARGV[arg] == 'V' do
       arg = arg + 1
       lift_next(key.from)
     end
@@ -164,7 +169,8 @@ local holders = nil
 for _, done in ipairs(lifted) do reply[#reply + 1] = answer(done and 'O' or 'S', nil, 0) end
 
 if holders_of then
-  holders = holders_of.begin(limits, key, known, now, answer, next_arg, next_weights, ops, tell_sooner)
+  holders = holders_of.begin(limits, key, known, now, answer, next_arg, next_weights, ops, tell_sooner,
+    lifted)
 else
   function ops.T()
     local weights, nothing = next_weights()
@@ -218,10 +224,6 @@ else
     return answer('O', nil, 0)
   end
 
-  function ops.V()
-    return answer(lift_next(limits) and 'O' or 'S', nil, 0)
-  end
-
   function ops.W()
     local was, wait = lifted[next_arg() + 0], next_arg() + 0
     local weights = next_weights()
@@ -241,6 +243,10 @@ else
     if outcome == 'admit' then return answer('O', nil, 0) end
     return refuse(outcome, index, at)
   end
+end
+
+function ops.V()
+  return answer(lift_next(limits) and 'O' or 'S', nil, 0)
 end
 
 function ops.S()

@@ -126,9 +126,9 @@ fn some_op(batch: &mut Batch, holds: bool, random: &mut Random, bookings: &[Stri
         (3, _) if random.below(8) == 0 => batch.reset(),
         (4..6, _) if holds => batch.release(id, dead),
         (6, _) if holds => batch.cancel(id, dead),
-        (7, _) if holds => batch.renew(id, LONG, Era(random.below(9)), &weights),
+        (7, _) if holds => batch.renew(id, (LONG, false), Era(random.below(9)), &weights),
         (6, Some(booking)) => batch.unbook(booking),
-        (_, _) if holds => batch.acquire(id, wait, LONG, &weights),
+        (_, _) if holds => batch.acquire(id, wait, (LONG, false), &weights),
         (_, _) => batch.book(wait, &weights),
     }
 }
@@ -219,7 +219,8 @@ fn a_grant_that_nobody_hears_of_ends_with_the_wait_unless_it_is_confirmed() {
             op(&mut asked);
             call(&server, &asked.on(b"k")).unwrap();
         };
-        let take = |id| move |batch: &mut Batch| batch.acquire(id, None, LONG, &Weights::One(5));
+        let take =
+            |id| move |batch: &mut Batch| batch.acquire(id, None, (LONG, false), &Weights::One(5));
         let now = now();
         say(now, &take(holder));
         say(now + 1, &take(waiter));
@@ -248,7 +249,7 @@ fn a_denial_writes_nothing() {
         let ask = |id: u128| {
             let mut asked = batch(&target, None);
             match target.holds() {
-                true => asked.acquire(Id(id), Some(Span::ZERO), LONG, &Weights::One(3)),
+                true => asked.acquire(Id(id), Some(Span::ZERO), (LONG, false), &Weights::One(3)),
                 false => asked.book(Some(Span::ZERO), &Weights::One(3)),
             }
             let reply = call(&server, &asked.on(b"k")).unwrap();

@@ -3,6 +3,7 @@ use std::sync::Arc;
 
 use super::flight::Trip;
 use super::lines::{Heard, Slot, Then};
+use super::named::Rules;
 use super::ops::Stage;
 use super::question::Op;
 use super::rebook::UNKNOWN;
@@ -10,7 +11,7 @@ use super::wire::{Answer, Era, Id, Outcome};
 use super::{Key, Rule, Scene};
 use crate::decision::Status;
 use crate::limit::time::{Span, Time};
-use crate::op::Tell;
+use crate::op::{Request, Tell};
 use crate::permit::Numbers;
 use crate::timer::Due;
 
@@ -52,6 +53,31 @@ pub(super) struct Terms {
     pub lease: Span,
     pub renew: bool,
     pub tell: bool,
+    /// What its caller asked for.
+    own_lease: Option<Span>,
+    may_renew: bool,
+}
+
+impl Terms {
+    pub fn new(request: &Request, rules: &Rules) -> Terms {
+        Terms {
+            lease: Span::ZERO,
+            renew: false,
+            tell: request.tell_lost,
+            own_lease: request.lease,
+            may_renew: request.renew,
+        }
+        .under(rules)
+    }
+
+    /// A permit lives as the limits say by which it is granted.
+    pub fn under(self, rules: &Rules) -> Terms {
+        Terms {
+            lease: self.own_lease.unwrap_or(rules.life().lease),
+            renew: self.may_renew && rules.renews,
+            ..self
+        }
+    }
 }
 
 impl Scene<'_> {
@@ -60,7 +86,9 @@ impl Scene<'_> {
         let op = self.number(serial);
         let wait = &self.shard.waits[&serial];
         let hold = wait.hold.as_ref().expect("it asked for a semaphore");
-        let Terms { lease, renew, tell } = hold.terms;
+        let Terms {
+            lease, renew, tell, ..
+        } = hold.terms;
         let lasts = wait.key.named.life().lasts(lease, renew);
         let deadline = self.counts_from(trip) + lasts;
         let held = Held {
@@ -426,6 +454,7 @@ impl Held {
         Op::Renew {
             id: self.id,
             lease: self.key.named.life().asked(lease, self.renew),
+            renewed: self.renew,
             era: self.era,
             weights: self.weights.clone(),
         }

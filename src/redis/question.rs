@@ -17,6 +17,7 @@ pub(super) enum Op {
         id: Id,
         deadline: Option<Time>,
         lease: Span,
+        renewed: bool,
         weights: Weights,
     },
     Peek(Weights),
@@ -44,6 +45,7 @@ pub(super) enum Op {
     Renew {
         id: Id,
         lease: Span,
+        renewed: bool,
         era: Era,
         weights: Weights,
     },
@@ -85,10 +87,11 @@ impl Op {
                 id,
                 deadline,
                 lease,
+                renewed,
                 weights,
             } => {
                 let wait = deadline.map(|deadline| deadline.since(now));
-                batch.acquire(*id, wait, *lease, weights);
+                batch.acquire(*id, wait, (*lease, *renewed), weights);
             }
             Op::Peek(weights) => batch.peek(weights),
             Op::Unbook(booking) => batch.unbook(booking),
@@ -102,9 +105,10 @@ impl Op {
             Op::Renew {
                 id,
                 lease,
+                renewed,
                 era,
                 weights,
-            } => batch.renew(*id, *lease, *era, weights),
+            } => batch.renew(*id, (*lease, *renewed), *era, weights),
             Op::Settle(booking, actual) => batch.settle(booking, *actual),
             Op::Reset => batch.reset(),
             Op::Penalize(span) => batch.penalize(*span),

@@ -126,10 +126,12 @@ impl Scene<'_> {
         let hold = wait.hold.as_mut().expect("it waits for a semaphore");
         hold.asked = now;
         hold.noted = false;
+        hold.terms = hold.terms.under(&wait.key.named.current());
         let op = Op::Acquire {
             id: hold.id,
             deadline,
             lease: life.asked(hold.terms.lease, hold.terms.renew),
+            renewed: hold.terms.renew,
             weights: wait.weights.clone(),
         };
         let (key, id) = (wait.key.clone(), hold.id);

@@ -83,14 +83,9 @@ impl Redis {
         self.at(shard, |scene| {
             scene.open()?;
             let rules = named.current();
-            let hold = rules.life.map(|life| {
-                let terms = Terms {
-                    lease: request.lease.unwrap_or(life.lease),
-                    renew: request.renew && rules.renews,
-                    tell: request.tell_lost,
-                };
-                Hold::new(self.dice.id(shard), terms)
-            });
+            let hold = rules
+                .life
+                .map(|_| Hold::new(self.dice.id(shard), Terms::new(request, &rules)));
             let wait = Wait {
                 sink,
                 hold,

@@ -12,6 +12,7 @@
 //! | numbers of permits and operations; fencing numbers, which grow on both | each backend's own |
 //! | at one instant: which of two keys comes first, and whether a lease ends before somebody starts | nobody was promised an order there |
 //! | what remains where a wait is denied, not when to come back | Redis tells it after what else happens at that instant, memory before |
+//! | the hint of a semaphore after a lease was made shorter | Redis was told of the longer one; the permit's process lets go before |
 //! | what is given back while paced calls lie between those who wait | on Redis a time that was told cannot be taken back to be booked again |
 //! | a pacer's settle to more while others wait for their times | on Redis what those have booked lies in the way |
 //! | changed limits with permits that are renewed | they take effect with the next call on a key, and on Redis a renewal is one |

@@ -271,7 +271,7 @@ impl Run {
         let ask = |batch: &mut Batch| {
             for id in &ids {
                 match holds {
-                    true => batch.acquire(*id, Some(Span::ZERO), Span(lease), &weights),
+                    true => batch.acquire(*id, Some(Span::ZERO), (Span(lease), false), &weights),
                     false => batch.book((wait < u64::MAX).then_some(Span(wait)), &weights),
                 }
             }
@@ -439,7 +439,7 @@ impl Run {
         assert_eq!(ended == Ended::Ok, held, "{ended:?} {}", self.story());
         let ask = |batch: &mut Batch| match renew {
             None => batch.release(id, None),
-            Some(lease) => batch.renew(id, Span(lease), Era(7), &Weights::One(0)),
+            Some(lease) => batch.renew(id, (Span(lease), false), Era(7), &Weights::One(0)),
         };
         let (answers, held) = self.script(ask, |model, now| match renew {
             None => model.release(script),

@@ -260,18 +260,26 @@ impl Batch<'_> {
         };
     }
 
+    fn push_lease(&mut self, (lease, renewed): (Span, bool)) {
+        match renewed {
+            true => self.args.push_number(lease.0),
+            false => self.args.push(format!("-{}", lease.0)),
+        };
+    }
+
     fn push_dead(&mut self, dead: Option<Span>) {
         self.args.push_number(dead.map_or(0, |span| span.0));
     }
 
     /// Acquires a semaphore, or asks again for what was asked for under the same id: that keeps a wait
-    /// alive, and turns a claim into a permit. `None`: waits without limit.
-    pub fn acquire(&mut self, id: Id, wait: Option<Span>, lease: Span, weights: &Weights) {
+    /// alive, and turns a claim into a permit. `None`: waits without limit. `lease`: and whether its process
+    /// renews it as long as it is held.
+    pub fn acquire(&mut self, id: Id, wait: Option<Span>, lease: (Span, bool), weights: &Weights) {
         assert!(self.target.holds, "rates are booked");
         self.op("A");
         self.push_id(id);
         self.push_wait(wait);
-        self.args.push_number(lease.0);
+        self.push_lease(lease);
         self.push_weights(weights);
     }
 
@@ -376,11 +384,12 @@ impl Batch<'_> {
     }
 
     /// Prolongs a permit to `lease` from now. `era` is the one it was granted or last renewed in.
-    pub fn renew(&mut self, id: Id, lease: Span, era: Era, weights: &Weights) {
+    pub fn renew(&mut self, id: Id, lease: (Span, bool), era: Era, weights: &Weights) {
         assert!(self.target.holds, "rates have no lease");
         self.op("N");
         self.push_id(id);
-        self.args.push_number(lease.0).push(era.to_string());
+        self.push_lease(lease);
+        self.args.push(era.to_string());
         self.push_weights(weights);
     }
 

@@ -59,7 +59,7 @@ impl Crowd {
     /// Takes one for so long, or waits for it.
     fn acquire(&self, at: u64, id: u128, wait: Span, lease: Span, weight: u64) -> Answer {
         self.ask(at, |batch| {
-            batch.acquire(Id(id), Some(wait), lease, &Weights::One(weight))
+            batch.acquire(Id(id), Some(wait), (lease, false), &Weights::One(weight))
         })
     }
 }

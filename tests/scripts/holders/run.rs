@@ -223,7 +223,7 @@ impl Run {
         let weights = Weights::Each(wait.weights.clone().into());
         let now = self.now();
         let left = wait.deadline.map(|at| at.since(now));
-        let answer = self.ask(|batch| batch.acquire(id, left, LEASE, &weights));
+        let answer = self.ask(|batch| batch.acquire(id, left, (LEASE, false), &weights));
         match answer.outcome {
             Outcome::Done => self.granted(id, &answer),
             Outcome::Queued => {}
@@ -328,7 +328,7 @@ impl Run {
             .memory
             .acquire(self.named(), &request(&weights, wait), sink);
         let each = Weights::Each(weights.clone().into());
-        let found = self.ask(|batch| batch.acquire(id, wait, LEASE, &each));
+        let found = self.ask(|batch| batch.acquire(id, wait, (LEASE, false), &each));
         let deadline = wait.map(|wait| self.now() + wait);
         let op = expected.op;
         let wait = |granted| Wait {
@@ -454,7 +454,7 @@ impl Run {
         let lease = lease.max(permit.ends.since(self.now()));
         assert_eq!(self.memory.renew(permit.number, Some(lease)), Status::Ok);
         let weights = Weights::Each(permit.weights.into());
-        let found = self.ask(|batch| batch.renew(permit.id, lease, Era(0), &weights));
+        let found = self.ask(|batch| batch.renew(permit.id, (lease, false), Era(0), &weights));
         assert_eq!(found.outcome, Outcome::Done, "{}", self.story());
         self.permits[i].ends = self.now() + lease;
     }

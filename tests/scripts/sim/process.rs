@@ -417,10 +417,10 @@ impl Operation {
         let each = |weights: &Vec<u64>| Weights::Each(weights.clone().into());
         match self {
             Operation::Acquire(id, wait, weights) => {
-                batch.acquire(*id, Some(*wait), Span(LEASE), &each(weights))
+                batch.acquire(*id, Some(*wait), (Span(LEASE), true), &each(weights))
             }
             Operation::Renew(id, era, weights) => {
-                batch.renew(*id, Span(LEASE), *era, &each(weights))
+                batch.renew(*id, (Span(LEASE), true), *era, &each(weights))
             }
             Operation::Release(id, dead) => batch.release(*id, *dead),
             Operation::Cancel(id, dead) => batch.cancel(*id, *dead),
