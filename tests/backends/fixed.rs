@@ -25,6 +25,21 @@ fn submit(weights: &[u64]) -> Step {
     Step::Submit(ask(weights, None))
 }
 
+fn not_renewed(ask: Ask) -> Ask {
+    Ask {
+        renew: false,
+        ..ask
+    }
+}
+
+/// Takes what is not renewed.
+fn lent(weights: &[u64], lease_ms: u64) -> Step {
+    Step::Try(Ask {
+        lease_ms: Some(lease_ms),
+        ..not_renewed(ask(weights, None))
+    })
+}
+
 fn pacer(burst: u64, refill: u64, burst_earn_permille: u32) -> LimitSpec {
     LimitSpec {
         burst_earn_permille,
@@ -221,6 +236,64 @@ pub fn stories() -> Vec<(&'static str, Story)> {
                     Step::Pass(31 * SECOND),
                     submit(&[1]),
                     Step::Settle(0, 0),
+                ],
+            ),
+        ),
+        (
+            "when to come back to permits that are renewed, some of them not",
+            story(
+                &[&[semaphore(3)]],
+                vec![
+                    try_(&[1]),
+                    Step::Pass(SECOND),
+                    try_(&[3]),
+                    lent(&[1], 2500),
+                    Step::Pass(SECOND),
+                    lent(&[1], 2500),
+                    try_(&[1]),
+                    try_(&[2]),
+                    try_(&[3]),
+                ],
+            ),
+        ),
+        (
+            "when to come back to a permit that is booked",
+            story(
+                &[&[
+                    semaphore(1),
+                    flagged(bucket(6, 1, 2 * SECOND), spec::START_EMPTY),
+                ]],
+                vec![Step::Submit(not_renewed(ask(&[1], None))), try_(&[1])],
+            ),
+        ),
+        (
+            "limits raised for those who are booked on a semaphore and a rate",
+            story(
+                &[
+                    &[semaphore(5), pacer(0, 5, 1000)],
+                    &[semaphore(2), pacer(2, 5, 1000)],
+                ],
+                vec![
+                    lent(&[1], 150),
+                    submit(&[1]),
+                    submit(&[1]),
+                    Step::Open(1),
+                    Step::Pass(333_333),
+                ],
+            ),
+        ),
+        (
+            "a lease that became shorter while a wait for it went on",
+            story(
+                &[
+                    &[flagged(leased(4, 3000), spec::NO_RENEW)],
+                    &[flagged(leased(6, 1000), spec::NO_RENEW)],
+                ],
+                vec![
+                    lent(&[2], 2500),
+                    submit(&[3]),
+                    Step::Open(1),
+                    Step::Pass(SECOND),
                 ],
             ),
         ),
