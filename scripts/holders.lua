@@ -554,7 +554,9 @@ function holders_of.begin(limits, key, known, now, answer, next_arg, next_weight
   -- Sees to the keys' ends and to the notes. Answers until when the key is needed, and whether anything
   -- changed.
   function holders.finish(dirty)
-    if not at_once then pump() end
+    if not at_once then
+      pump()
+    end
     if not changed and not dirty then return 0, false end
     local counts = people[HELD] + people[QUEUED]
     -- A longer lease that was asked for once is of no meaning any more.
@@ -585,6 +587,8 @@ function holders_of.begin(limits, key, known, now, answer, next_arg, next_weight
   end
 
   sweep()
-  if at_once then pump() end
+  if at_once then
+    pump()
+  end
   return holders
 end

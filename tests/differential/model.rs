@@ -402,7 +402,7 @@ impl Model {
         self.bookings
             .iter_mut()
             .for_each(|booking| booking.over = true);
-        self.laws = self.laws.take().map(|_| self.fresh(now));
+        self.laws = Some(self.fresh(now));
         (self.booked, self.blocked) = (0, 0);
         self.ahead.clear();
     }

@@ -36,7 +36,6 @@ pub struct Run {
     /// Permits of both, by the models' numbers; and what is gone of them.
     pub made: Vec<Both>,
     seen: Vec<String>,
-    reset: bool,
     upward: bool,
     pub latest: u64,
     pub decisions: u64,
@@ -45,7 +44,6 @@ pub struct Run {
 pub struct Both {
     /// Something of a semaphore.
     held: bool,
-    made_at: u64,
     memory: (usize, u64),
     script: (usize, Box<str>, Id),
     settled: bool,
@@ -90,7 +88,6 @@ impl Run {
             fences: [0; 2],
             made: vec![],
             seen: vec![],
-            reset: false,
             upward,
             latest: 0,
             decisions: 0,
@@ -303,7 +300,6 @@ impl Run {
             if let (Some(script), Some(memory)) = (number, of_memory) {
                 self.made.push(Both {
                     held: self.by_memory.holds(memory),
-                    made_at: self.raw,
                     memory: (memory, found.permit),
                     script: (script, answer.booking.clone(), ids[n]),
                     settled: false,
@@ -341,11 +337,7 @@ impl Run {
     }
 
     pub fn settle(&mut self, actual: u64) {
-        // Whether a key that was reset, and then was as new and forgotten, still knows who came after the
-        // reset is left to each.
-        let (raw, reset) = (self.raw, self.reset);
-        let fits = |both: &Both| !both.settled && !both.over && (!reset || both.made_at == raw);
-        let Some(n) = self.one_of(fits) else {
+        let Some(n) = self.one_of(|both| !both.settled && !both.over) else {
             return;
         };
         // A pacer that was settled upward, and whose newest charge then goes down, keeps of it what depends on
@@ -484,9 +476,6 @@ impl Run {
         self.check_script(told, false, &answers[0]);
         if penalty.is_none() {
             self.made.clear();
-            self.reset = true;
-            // What starts empty fills from its first use; whether a reset is one is left to each.
-            self.book(&[1], 0, LEASE, 1);
         }
         self.decisions += 1;
     }

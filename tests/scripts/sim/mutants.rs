@@ -119,7 +119,7 @@ pub const ALL: &[Mutant] = &[
     script(
         "claims live as long as leases",
         Mode::Base,
-        &[("booking, claim,", "booking, 10 * people[LONGEST],")],
+        &[("booking, claim)", "booking, 10 * people[LONGEST])")],
     ),
     script(
         "leases have no allowance",
