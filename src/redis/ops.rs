@@ -192,7 +192,8 @@ impl Scene<'_> {
                 self.grant(serial, answer);
             }
             Stage::Queued | Stage::Last => self.last_word(serial),
-            Stage::Asked | Stage::Returning | Stage::Again | Stage::Here(_) => {}
+            Stage::Again => self.last_chance(serial),
+            Stage::Asked | Stage::Returning | Stage::Here(_) => {}
         }
     }
 

@@ -58,8 +58,7 @@ impl Scene<'_> {
         (line.again.returns, line.again.from) = (true, now);
         // Who has asked by now comes after those.
         for serial in line.take_waiting() {
-            self.line(key).again.waits.insert(serial);
-            self.shard.waits.get_mut(&serial).expect("it asks").stage = Stage::Again;
+            self.gathers(key, serial);
         }
         booked.iter().for_each(|serial| self.hold_back(*serial));
         self.go_on(key);
@@ -78,10 +77,33 @@ impl Scene<'_> {
         if patience == Some(Span::ZERO) || !self.shard.lines.get(key).is_some_and(on) {
             return false;
         }
-        self.line(key).again.waits.insert(serial);
-        self.shard.waits.get_mut(&serial).expect("it asks").stage = Stage::Again;
+        self.gathers(key, serial);
         self.go_on(key);
         true
+    }
+
+    /// It is to be booked with others. At its deadline it is asked for by itself.
+    fn gathers(&mut self, key: &Arc<Key>, serial: u64) {
+        let wait = self.shard.waits.get_mut(&serial).expect("it waits");
+        wait.stage = Stage::Again;
+        let deadline = wait.deadline;
+        self.line(key).again.waits.insert(serial);
+        self.arm(serial, deadline);
+    }
+
+    /// Its deadline has come: it hears whether it is admitted now, and why not.
+    pub fn last_chance(&mut self, serial: u64) {
+        self.arm(serial, None);
+        let wait = self.shard.waits.get_mut(&serial).expect("it waits");
+        wait.stage = Stage::Asked;
+        let (key, weights) = (wait.key.clone(), wait.weights.clone());
+        self.line(&key).again.waits.remove(&serial);
+        let now = Op::Book {
+            wait: Some(Span::ZERO),
+            weights,
+            patient: true,
+        };
+        self.enqueue(&key, vec![now], Then::Acquire(serial));
     }
 
     /// A wait was booked before a penalty or a reset that is heard of now.
@@ -93,10 +115,9 @@ impl Scene<'_> {
 
     /// Redis lets nobody book for so long.
     pub fn comes_later(&mut self, key: &Arc<Key>, serial: u64, pause: Span) {
-        self.shard.waits.get_mut(&serial).expect("it asks").stage = Stage::Again;
+        self.gathers(key, serial);
         let from = self.now + pause;
         let again = &mut self.line(key).again;
-        again.waits.insert(serial);
         again.from = again.from.max(from);
         self.go_on(key);
     }
@@ -170,7 +191,7 @@ impl Scene<'_> {
                     wait.stage = Stage::Returning;
                     returned.push((serial, was));
                 }
-                _ => drop(self.line(key).again.waits.insert(serial)),
+                _ => self.gathers(key, serial),
             }
         }
         returned
@@ -182,6 +203,7 @@ impl Scene<'_> {
         let serials: Vec<u64> = (0..MOST).map_while(|_| waits.pop_first()).collect();
         for serial in &serials {
             self.shard.waits.get_mut(serial).expect("it waits").stage = Stage::Asked;
+            self.arm(*serial, None);
         }
         serials
     }
@@ -197,10 +219,7 @@ impl Scene<'_> {
                     wait.stage = Stage::Booked(was);
                     self.line(key).booked.insert(serial);
                 }
-                Some(wait) => {
-                    wait.stage = Stage::Again;
-                    self.line(key).again.waits.insert(serial);
-                }
+                Some(_) => self.gathers(key, serial),
             }
         }
         let line = self.line(key);
@@ -227,8 +246,7 @@ impl Scene<'_> {
                 }
                 answer => {
                     not_before = not_before.max(answer.map(|answer| answer.retry_after));
-                    wait.stage = Stage::Again;
-                    self.line(key).again.waits.insert(serial);
+                    self.gathers(key, serial);
                 }
             }
         }

@@ -177,6 +177,26 @@ fn nobody_starts_in_it(url: &str, waits: u64, before: impl Fn(), after: impl Fn(
     before + started
 }
 
+/// For a moment after a penalty nobody books anything; whoever does not wait so long is told before.
+#[test]
+fn a_deadline_in_the_moment_after_a_penalty_is_kept() {
+    let server = Server::start();
+    let worker = Worker::new(&server.url(), &[bucket(1, 200, 1_000_000)], &[PATIENT]);
+    for number in 0..140 {
+        worker.submit(None, number);
+    }
+    let op = worker.submit(Some(Span::millis(800)), 140).op;
+    eventually("all are booked", secs(20), || worker.next_in() > 0.2);
+    assert_eq!(worker.limiter.penalize(b"", Span::secs(30)), Ok(Status::Ok));
+    let done = loop {
+        let done = next(&worker.queue);
+        if done.op == op {
+            break done;
+        }
+    };
+    assert!(done.waited_us < 1_000_000, "{done:?}");
+}
+
 #[test]
 fn a_thousand_booked_waits_are_moved_a_few_at_a_time() {
     let server = Server::start();
