@@ -94,13 +94,20 @@ local function pacer_newest(s, c)
   return s[9] == c[21] and s[6] == c[18]
 end
 
+-- What was settled upward came after the charge, and is not paid by the quiet before it.
+local function pacer_moved(p, us, rem, by_us, by_rem, now)
+  if by_us == 0 and by_rem == 0 then return us, rem end
+  us, rem = tick_max(us, rem, now, 0)
+  return tick_add(us, rem, by_us, by_rem, p.n)
+end
+
 local function undo(p, s, c)
   if not pacer_newest(s, c) then return end
   local nus, nrem = tick_sub(s[1], s[2], c[13], c[14], p.n)
   local eus, erem = tick_sub(s[7], s[8], c[19], c[20], p.n)
   for i = 3, 9 do s[i] = c[3 + i] end
-  s[1], s[2] = tick_add(c[4], c[5], nus, nrem, p.n)
-  s[7], s[8] = tick_add(c[10], c[11], eus, erem, p.n)
+  s[1], s[2] = pacer_moved(p, c[4], c[5], nus, nrem, c[2])
+  s[7], s[8] = pacer_moved(p, c[10], c[11], eus, erem, c[2])
 end
 
 -- With what was settled upward between.

@@ -281,7 +281,8 @@ local function log_adjust(p, s, base, c, actual)
     if not held or held == 0 then return end
   end
   local weight = min(c[1], held)
-  actual = min(actual, max(0, LOG_MAX - (s.total - weight)))
+  -- Bookings ahead may count more than that already, and keep it.
+  actual = min(actual, max(weight, LOG_MAX - (s.total - weight)))
   local more = actual - weight
   s.total, held = s.total + more, held + more
   c[1] = actual

@@ -194,9 +194,14 @@ impl Pacer {
         let rate = &self.rate;
         let next = rate.sub(state.next, charge.after.next);
         let envelope = rate.sub(state.envelope, charge.after.envelope);
+        // What was settled upward came after this charge, and is not paid by the quiet before it.
+        let moved = |before: Tick, by: Tick| match by.is_zero() {
+            true => before,
+            false => rate.add(before.max(Tick::at(charge.now)), by),
+        };
         *state = Paced {
-            next: rate.add(charge.before.next, next),
-            envelope: rate.add(charge.before.envelope, envelope),
+            next: moved(charge.before.next, next),
+            envelope: moved(charge.before.envelope, envelope),
             ..charge.before
         };
     }

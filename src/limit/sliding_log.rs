@@ -107,7 +107,8 @@ impl SlidingLog {
         let held = log.through(entry) - log.before(place);
         let weight = charge.weight.min(held);
         let others = log.total() - weight;
-        let actual = actual.min(MAX_COUNT.saturating_sub(others));
+        // Bookings ahead may count more than that already, and keep it.
+        let actual = actual.min(MAX_COUNT.saturating_sub(others).max(weight));
         log.add(place, actual.wrapping_sub(weight));
         charge.weight = actual;
     }

@@ -312,11 +312,6 @@ impl Model {
         held
     }
 
-    /// What it took of each.
-    pub fn taken(&self, number: usize) -> &[u64] {
-        &self.bookings[number].weights
-    }
-
     /// Whether it took of a semaphore.
     pub fn holds(&self, number: usize) -> bool {
         let charges = &self.bookings[number].charges;

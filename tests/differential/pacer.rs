@@ -145,8 +145,13 @@ impl Pacer {
         let (charges, moved) = (slots.charges, less(&slots.next, &after.next));
         let widened = less(&slots.envelope, &after.envelope);
         self.slots = charge.before.clone();
-        self.slots.next += moved;
-        self.slots.envelope += widened;
+        // What was settled upward since is not paid by the quiet before the charge.
+        let kept = |before: &Q, by: Q| match by > q(0) {
+            true => before.clone().max(q(charge.now)) + by,
+            false => before.clone(),
+        };
+        self.slots.next = kept(&charge.before.next, moved);
+        self.slots.envelope = kept(&charge.before.envelope, widened);
         if actual > 0 {
             self.take(charge.now, charge.at, actual);
         }

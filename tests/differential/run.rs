@@ -36,7 +36,6 @@ pub struct Run {
     /// Permits of both, by the models' numbers; and what is gone of them.
     pub made: Vec<Both>,
     seen: Vec<String>,
-    upward: bool,
     pub latest: u64,
     pub decisions: u64,
 }
@@ -54,7 +53,6 @@ const NAME: &[u8] = b"n";
 
 impl Run {
     pub fn new(mut random: Random, kinds: &[u64]) -> Run {
-        let upward = random.below(2) == 0;
         let specs: Vec<Spec> = kinds.iter().map(|k| Spec::draw(&mut random, *k)).collect();
         let limits = specs.iter().map(Spec::limit).collect();
         let limits = Limits::new(limits, 0).unwrap();
@@ -88,7 +86,6 @@ impl Run {
             fences: [0; 2],
             made: vec![],
             seen: vec![],
-            upward,
             latest: 0,
             decisions: 0,
         }
@@ -340,17 +337,6 @@ impl Run {
         let Some(n) = self.one_of(|both| !both.settled && !both.over) else {
             return;
         };
-        // A pacer that was settled upward, and whose newest charge then goes down, keeps of it what depends on
-        // how long the key was idle: so a run goes one way only.
-        let mut pacers = self
-            .specs
-            .iter()
-            .enumerate()
-            .filter(|(_, spec)| spec.kind == 2);
-        let weights = self.by_script.taken(self.made[n].script.0);
-        if pacers.any(|(i, _)| (actual > weights[i]) != self.upward) {
-            return;
-        }
         self.seen
             .push(format!("{}: settle {n} to {actual}", self.raw));
         let both = &mut self.made[n];

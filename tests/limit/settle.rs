@@ -172,6 +172,36 @@ fn the_largest_refunds_do_not_overflow() {
     }
 }
 
+/// After a quiet time, which has paid for what came before it and not for what is used beyond an estimate.
+#[test]
+fn what_an_older_charge_owes_stays_when_a_newer_one_is_settled_down() {
+    for burst in [0, 3] {
+        let mut key = Key::of(pacer(burst, 1, SEC, 500));
+        let mut older = key.take(1).ok();
+        key.advance(3_600 * SEC);
+        let mut newer = key.take(5).ok();
+        key.settle(&mut older, 101);
+        key.settle(&mut newer, 1);
+        assert!(key.take(1).retry_after() >= 100 * SEC);
+        key.advance(102 * SEC);
+        key.take(1).ok();
+    }
+}
+
+/// With more booked ahead than any window counts.
+#[test]
+fn a_log_that_is_full_of_the_largest_weights_far_ahead_is_settled_exactly() {
+    let most = 1 << 48;
+    let mut key = Key::of(log(most, SEC));
+    let mut last = key.pace(most).ok();
+    for _ in 1..7 {
+        last = key.pace(most).ok();
+    }
+    key.settle(&mut last, most - 1);
+    assert_eq!(key.take(1).retry_after(), 6 * SEC);
+    assert_eq!(key.take(2).retry_after(), 7 * SEC);
+}
+
 #[test]
 fn a_pacer_that_was_forgotten_and_used_again_gives_nothing_back_to_an_old_charge() {
     let mut key = Key::of(pacer(0, 10, SEC, 500));

@@ -65,6 +65,21 @@ fn long_logs_are_as_exact_as_short_ones() {
     }
 }
 
+/// Booked ahead they are more than any window counts.
+#[test]
+fn the_largest_weights_far_ahead_are_settled_exactly() {
+    let most = 1 << 48;
+    let mut run = Run::new(limits(most, WINDOW));
+    for _ in 0..7 {
+        run.book(Weights::One(most), Some(Span(10 * WINDOW)));
+    }
+    for which in [6, 3] {
+        run.settle(which, most - 1);
+        run.peek(Weights::One(1));
+        run.peek(Weights::One(2));
+    }
+}
+
 /// A log as a client sees it, and all that it ever let pass.
 struct Seen {
     server: Server,
