@@ -32,6 +32,8 @@ pub(super) struct Live {
     pub doubted: Option<u64>,
     /// Waits that only rates stand in the way of.
     pub booked: Few<u64>,
+    /// What those have booked a reset has ended, and they are to go back to the queue.
+    pub void: bool,
     /// Where they are, or paced calls between them.
     pub line: Option<Box<Line>>,
 }

@@ -12,6 +12,9 @@ impl Scene<'_> {
     /// Admits those at the head of the line whose turn has come, whether or not the timer has got to them.
     /// To be called before a key is changed, and after.
     pub fn serve(&mut self, key: &mut Key) {
+        if !self.requeue(key) {
+            return;
+        }
         for n in 0.. {
             if n == SOME {
                 self.rest.insert(Rest::Key(key.id));

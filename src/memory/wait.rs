@@ -286,7 +286,10 @@ impl Scene<'_> {
     /// Takes a wait out and gives back what was booked for it.
     pub fn abandon(&mut self, key: &mut Key, serial: u64) -> Wait {
         let mut wait = self.remove(key, serial);
-        if let Stage::Booked(booking) = std::mem::replace(&mut wait.stage, Stage::Queued) {
+        let void = key.live.as_ref().is_some_and(|live| live.void);
+        if let Stage::Booked(booking) = std::mem::replace(&mut wait.stage, Stage::Queued)
+            && !void
+        {
             key.leave(self.now, booking);
         }
         wait

@@ -2,6 +2,7 @@
 use std::sync::Arc;
 
 use super::keys::{Key, Keys};
+use super::leave::{Rest, SOME};
 use super::names::{KeyId, Named};
 use super::scene::Scene;
 use super::wait::Stage;
@@ -74,21 +75,37 @@ impl Scene<'_> {
         if key.named.limits.holds() {
             // What they hold is theirs no more.
             live.line = None;
-            let booked = std::mem::take(&mut live.booked);
-            for &serial in booked.iter() {
-                live.queue.insert(serial);
-            }
-            for &serial in booked.iter() {
-                let wait = self.wait_mut(serial);
-                wait.stage = Stage::Queued;
-                let deadline = wait.deadline;
-                self.arm(serial, deadline);
-            }
+            live.void = !live.booked.is_empty();
         } else {
             self.start_over(key);
         }
         self.pump(key);
         self.drop_ended(ENDED);
+    }
+
+    /// Those in the line of a key that was reset go back to the queue, some at a time. False: not all have, and
+    /// until then nobody's turn comes.
+    pub fn requeue(&mut self, key: &mut Key) -> bool {
+        let behind = self.is_behind(key);
+        let Some(live) = key.live.as_mut().filter(|live| live.void) else {
+            return true;
+        };
+        if behind {
+            return false;
+        }
+        for _ in 0..SOME {
+            let Some(serial) = live.booked.pop_first() else {
+                live.void = false;
+                return true;
+            };
+            live.queue.insert(serial);
+            let wait = self.wait_mut(serial);
+            wait.stage = Stage::Queued;
+            let deadline = wait.deadline;
+            self.arm(serial, deadline);
+        }
+        self.rest.insert(Rest::Key(key.id));
+        false
     }
 
     /// Ends a wait. False: it is over already. A detached one does not hear of it, except a thread, which
@@ -142,5 +159,77 @@ impl Scene<'_> {
         self.book.more.clear();
         self.book.forget_all_spent(None);
         self.book.paced.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    use crate::limit::decide::Limits;
+    use crate::limit::rule::{Limit, Rule};
+    use crate::limit::semaphore::Semaphore;
+    use crate::limit::token_bucket::TokenBucket;
+    use crate::memory::Memory;
+    use crate::op::Request;
+
+    const MANY: usize = 10 * SOME;
+
+    /// The shard is free after each piece, and nobody passes those who are not in the queue yet.
+    #[test]
+    fn a_reset_with_very_many_booked_waits_lets_others_in_between() {
+        let memory = Memory::virtually(2 * MANY);
+        let weighing = |rule| Limit {
+            rule,
+            per_call: false,
+        };
+        let semaphore = Semaphore::new(4 * MANY as u64, Span::secs(60), true).unwrap();
+        let bucket = TokenBucket::new(1, 1, Span::secs(1), false).unwrap();
+        let limits = vec![
+            weighing(Rule::Semaphore(semaphore)),
+            weighing(Rule::TokenBucket(bucket)),
+        ];
+        let named = memory.limiter(b"n", Limits::new(limits, 0).unwrap());
+        let request = Request {
+            wait: None,
+            ..Request::TRY
+        };
+        let wait = || memory.acquire(&named, &request, Sink::Callback(Box::new(|_| {})));
+        let first = memory.acquire_blocking(&named, &request);
+        let ops: Vec<u64> = (0..MANY).map(|_| wait().op).collect();
+        let id = named.key(b"");
+        let moved = || {
+            let (moved, _) = memory.once(id.shard(), |keys, _| {
+                let key = keys.find(id, &memory.names).unwrap();
+                let live = key.live.as_ref().unwrap();
+                (live.void, live.queue.len())
+            });
+            moved
+        };
+        let (_, mut rest) = memory.once(id.shard(), |keys, scene| scene.reset(keys, &named, id));
+        assert_eq!(moved(), (true, SOME));
+        // One that was moved, and one that was not; each call moves some more.
+        for (op, left) in [(ops[0], 2 * SOME - 1), (ops[MANY - 1], 3 * SOME - 1)] {
+            let serial = memory.operations.find(memory.numbers.read(op).unwrap().1);
+            memory.once(id.shard(), |keys, scene| scene.cancel(keys, serial, false));
+            assert_eq!(moved(), (true, left));
+        }
+        for piece in 4..MANY / SOME {
+            assert!(rest.contains(&Rest::Key(id)));
+            rest = memory.go_on(id.shard(), Rest::Key(id));
+            assert_eq!(moved(), (true, piece * SOME - 1));
+        }
+        while let Some(next) = rest.pop_first() {
+            rest.extend(memory.go_on(id.shard(), next));
+        }
+        // One has started, and the others are booked again.
+        let totals = memory.stats().totals();
+        assert_eq!(totals.waiting, MANY as u64 - 3);
+        assert_eq!(totals.in_flight, 1);
+        assert_eq!(memory.release(first.permit), Status::Stale);
+        let last = memory
+            .acquire_blocking(&named, &Request::TRY)
+            .retry_after_us;
+        assert_eq!(last, (MANY as u64 - 2) * 1_000_000);
     }
 }

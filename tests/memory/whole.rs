@@ -1,6 +1,6 @@
 //! Penalty, reset, shutdown, and limits that change.
 use std::sync::{Arc, mpsc};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use limiter::decision::Decision;
 use limiter::decision::Status::*;
@@ -174,9 +174,10 @@ fn a_penalty_reaches_those_who_wait_for_a_release() {
 #[test]
 fn a_blocked_thread_honours_a_penalty_on_a_real_clock() {
     let world = Arc::new(World::real());
-    let limiter = world.limiter("n", [tb(1, 1, Span::millis(200))]);
-    // On a busy machine it may be over before anybody looks.
-    for _ in 0..50 {
+    let limiter = world.limiter("n", [tb(1, 1, SEC)]);
+    // Whoever is not looked at for a second starts before there is a penalty: then once more.
+    let deadline = Instant::now() + Duration::from_secs(300);
+    while Instant::now() < deadline {
         let thread = {
             let (world, limiter) = (world.clone(), limiter.clone());
             std::thread::spawn(move || world.memory.acquire_blocking(&limiter, &ask(1, EVER)))
@@ -188,7 +189,7 @@ fn a_blocked_thread_honours_a_penalty_on_a_real_clock() {
             assert_eq!(thread.join().unwrap().status, Ok);
             continue;
         }
-        let length = Span::millis(300);
+        let length = Span::millis(1_200);
         let from = world.now();
         world.memory.penalize(&limiter, b"", length);
         assert_eq!(thread.join().unwrap().status, Ok);
