@@ -483,8 +483,9 @@ typedef struct limiter_decision {
      * renewed, nobody knows when that comes: then it is the lease, as a hint; where more than 64
      * leases have to end, it is when the 64th does, to ask again. Those who wait for a semaphore
      * before are not reckoned with, nor that a bucket with LIMITER_START_EMPTY begins to fill by a
-     * first acquire only. limiter_pace(): how long to sleep before starting. Never: UINT64_MAX.
-     * Otherwise 0.
+     * first acquire only. Behind more than 4096 who wait for rates, some of whom have left, it may
+     * be later than need be, not earlier. limiter_pace(): how long to sleep before starting. Never:
+     * UINT64_MAX. Otherwise 0.
      */
     uint64_t retry_after_us;
     /*

@@ -237,8 +237,9 @@ pub struct limiter_decision {
     /// the longest of those that deny. Where only a release can help, and permits are renewed, nobody
     /// knows when that comes: then it is the lease, as a hint; where more than 64 leases have to end, it is
     /// when the 64th does, to ask again. Those who wait for a semaphore before are not reckoned with, nor that
-    /// a bucket with LIMITER_START_EMPTY begins to fill by a first acquire only. limiter_pace(): how long to sleep before starting. Never:
-    /// UINT64_MAX. Otherwise 0.
+    /// a bucket with LIMITER_START_EMPTY begins to fill by a first acquire only. Behind more than 4096 who wait
+    /// for rates, some of whom have left, it may be later than need be, not earlier. limiter_pace(): how long
+    /// to sleep before starting. Never: UINT64_MAX. Otherwise 0.
     pub retry_after_us: u64,
     /// Until that limit is as good as new if nobody else comes; of a sliding log, until its oldest entry
     /// leaves. 0 of a semaphore: nobody knows when its holders release.

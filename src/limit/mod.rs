@@ -5,7 +5,7 @@
 //!   decide over a [`KeyState`](key::KeyState), commit a [`Booking`](booking::Booking), cancel, settle,
 //!   release; [`turn`]: those who wait; [`change`]: penalty, reset and other limits. [`ahead`] is the part
 //!   of a key that only bookings and penalties need; [`weights`] are what a request asks for.
-//! - [`rule`]: one limit, of any kind; [`state`]: what it remembers of a key, and what an admission took.
+//! - [`rule`], `correct`: one limit, of any kind; [`state`]: what it remembers of a key, and what an admission took.
 //! - one file for each kind: [`semaphore`], [`token_bucket`], [`interval_bucket`], [`pacer`],
 //!   [`sliding_log`], [`sliding_counter`], [`fixed_window`]. [`ledger`] keeps buckets from giving
 //!   anything back twice, [`windows`] remembers those that bookings have left behind.
@@ -19,6 +19,7 @@ pub mod ahead;
 pub mod booking;
 pub mod bounds;
 pub mod change;
+mod correct;
 pub mod decide;
 pub mod fixed_window;
 pub mod interval_bucket;

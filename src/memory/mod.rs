@@ -8,6 +8,7 @@
 //! callbacks, a parker, the names. What is woken is woken after the shard's lock is released; no
 //! callback and no user code runs under any lock.
 mod admit;
+mod answer;
 mod census;
 mod held;
 mod key;

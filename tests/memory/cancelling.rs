@@ -322,3 +322,27 @@ fn fence(world: &World, limiter: &Arc<Named>) -> u64 {
     assert_eq!(world.memory.release(granted.permit), Ok);
     granted.fence
 }
+
+/// Of so many that not each answer is worked out anew: when to come back may be later than need be, never earlier.
+#[test]
+fn whoever_comes_back_when_told_passes_also_behind_very_many_of_whom_some_have_left() {
+    for leave in [0, 10, 1_000] {
+        let world = World::new();
+        let queue = world.queue();
+        let limiter = world.limiter("n", [tb(1, 1, SEC)]);
+        world.takes(&limiter, 1);
+        let ops: Vec<u64> = (0..5_000)
+            .map(|_| world.waits(&limiter, &queue, ask(1, EVER)))
+            .collect();
+        for op in ops.iter().step_by(5).take(leave) {
+            world.memory.cancel(*op, true);
+        }
+        let back = world.denied(&limiter, 1);
+        let left = 5_000 - leave as u64;
+        assert!(back >= Span::secs(left + 1), "{back:?} behind {left}");
+        assert!(back <= Span::secs(5_001), "{back:?}");
+        world.pass(back);
+        assert_eq!(done(&queue).len() as u64, left);
+        world.takes(&limiter, 1);
+    }
+}
