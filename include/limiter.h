@@ -306,7 +306,11 @@
 /* `limiter_limit.flags`, token bucket: the refill comes all at once at each period's end. */
 #define LIMITER_INTERVAL 2
 
-/* `limiter_limit.flags`, token bucket: a new key starts with nothing saved up. */
+/*
+ * `limiter_limit.flags`, token bucket: a new key starts with nothing saved up, and so does one that
+ * has been full, with nobody asking, for twice the time it fills in, at least for a minute, at most
+ * for 10 years.
+ */
 #define LIMITER_START_EMPTY 4
 
 /*

@@ -323,6 +323,15 @@ local function reconfigure(limits, from, key, now)
   if changed then next_epoch(limits, key, now, needed, fill) end
 end
 
+-- A key that is as new is as if it had been forgotten: what starts empty is empty again.
+local function forget(limits, key, now)
+  for i, limit in ipairs(limits) do
+    if limit.rule.empty then key.states[i] = limit.kind.fresh(limit.rule, now) end
+  end
+  key.booked, key.blocked, key.seq, key.epoch, key.epoch_until, key.fill = 0, 0, 0, epoch_of(limits, 0), 0, 0
+  key.parked, key.owed = {}, {}
+end
+
 -- Limit, remaining, reset_after and index: of the limit at `index`, or of the tightest.
 local function figures(limits, key, now, index)
   local base = base_of(key, now)

@@ -31,7 +31,7 @@ end
 
 local function fresh_at(p, s)
   local full = s[2] + interval_time(p, s[1])
-  if p.empty then full = full + min(2 * fill(p), MAX_AHEAD) end
+  if p.empty then full = full + kept_full(fill(p)) end
   return max(full, s[5])
 end
 

@@ -90,6 +90,20 @@ local function lift_next(limits)
   return done
 end
 
+local function starts_empty(limits)
+  for _, limit in ipairs(limits) do
+    if limit.rule.empty then return true end
+  end
+  return false
+end
+
+-- Whether it was forgotten already makes no difference.
+local begins, people, own = not known, key.people, key.from or limits
+if known and starts_empty(own) and fresh_at(own, key) <= now and not (people and people[1] + people[2] > 0) then
+  forget(own, key, now)
+  begins = true
+end
+
 -- Of limits with other numbers those decide that have the higher version, or were opened later: whoever
 -- lost once never wins again, so that nobody can mint anything by taking turns.
 if version > key.version or (key.from and version == key.version and opened > key.opened) then
@@ -302,15 +316,14 @@ while ARGV[arg] do
 end
 
 -- A bucket that starts empty fills from its first use, so it is kept even if that was denied.
-local starts_empty = false
-for _, limit in ipairs(limits) do starts_empty = starts_empty or limit.rule.empty end
+local empty = starts_empty(limits)
 local till = fresh_at(limits, key)
 if holders then
   local needed, changed = holders.finish(dirty)
   till, dirty = max(till, needed), dirty or changed
 end
-if dirty or (starts_empty and used and not known) then
-  local forget = till <= now and not starts_empty and key.skew == 0
+if dirty or (empty and used and begins) then
+  local forget = till <= now and not empty and key.skew == 0
   till = max(till, now)
   local px = math.ceil((till - now) / 1000) + 2000
   if not forget then

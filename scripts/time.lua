@@ -11,6 +11,11 @@ local MAX_DEBT = 3155760000000000 + MAX_AHEAD
 local LEDGER_MOST = 4503599627370496
 local TOO_LARGE = 9007199254740992
 
+-- How long a bucket that starts empty stays full, see src/limit/bounds.rs.
+local function kept_full(fill)
+  return min(max(2 * fill, 60000000), MAX_AHEAD)
+end
+
 local function show(n)
   return format('%d', n)
 end

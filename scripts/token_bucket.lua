@@ -33,7 +33,7 @@ end
 
 local function fresh_at(p, s)
   local full = tick_ceil(s[1], s[2])
-  if p.empty then full = full + min(2 * fill(p), MAX_AHEAD) end
+  if p.empty then full = full + kept_full(fill(p)) end
   return max(full, s[6])
 end
 

@@ -105,7 +105,8 @@ pub const LIMITER_NEVER_ADMIT: u32 = 8;
 pub const LIMITER_PER_CALL: u32 = 1;
 /// `limiter_limit.flags`, token bucket: the refill comes all at once at each period's end.
 pub const LIMITER_INTERVAL: u32 = 2;
-/// `limiter_limit.flags`, token bucket: a new key starts with nothing saved up.
+/// `limiter_limit.flags`, token bucket: a new key starts with nothing saved up, and so does one that has been
+/// full, with nobody asking, for twice the time it fills in, at least for a minute, at most for 10 years.
 pub const LIMITER_START_EMPTY: u32 = 4;
 /// `limiter_limit.flags`, fixed window: the first window starts at the first use, not by the clock.
 pub const LIMITER_ALIGN_FIRST_USE: u32 = 8;

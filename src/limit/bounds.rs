@@ -25,6 +25,12 @@ pub const MAX_COUNT: u64 = 1 << 50;
 /// The most units per microsecond: 10^9 per second.
 pub const MAX_PER_US: u64 = 1_000;
 
+/// How long a bucket that starts empty and takes `fill` to be full stays full if nobody comes: twice as long, at
+/// least a minute, at most ten years. Then it is as a key never seen, and empty.
+pub fn kept_full(fill: Span) -> Span {
+    Span(2 * fill.0).max(Span::secs(60)).min(MAX_AHEAD)
+}
+
 /// Refuses `value` outside of `least..=most`.
 pub fn check(field: &str, value: u64, least: u64, most: u64) -> Result<(), String> {
     if (least..=most).contains(&value) {

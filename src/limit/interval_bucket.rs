@@ -2,7 +2,7 @@
 //!
 //! The state is what the bucket owes to being full, and since when periods count. Periods count from
 //! the take that found the bucket full, so between two refills there is always a whole period.
-use crate::limit::bounds::{self, MAX_AHEAD, MAX_COUNT, MAX_DEBT, MAX_UNITS};
+use crate::limit::bounds::{self, MAX_COUNT, MAX_DEBT, MAX_UNITS};
 use crate::limit::ledger::{Ledger, Mark};
 use crate::limit::rate::{Tick, muldiv};
 use crate::limit::rule::{Figures, Wait};
@@ -97,7 +97,7 @@ impl IntervalBucket {
     pub fn fresh_at(&self, state: Filling) -> Time {
         let full_again = self.full_at(state);
         if self.starts_empty {
-            return full_again + Span(2 * self.fill().0).min(MAX_AHEAD);
+            return full_again + bounds::kept_full(self.fill());
         }
         full_again
     }

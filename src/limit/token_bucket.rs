@@ -2,7 +2,7 @@
 //!
 //! The state is one point, `tat`: when the bucket will be full again. Units owed are the time until
 //! then. Admitted: owed + cost <= the time from empty to full.
-use crate::limit::bounds::{self, MAX_AHEAD, MAX_DEBT, MAX_FILL};
+use crate::limit::bounds::{self, MAX_DEBT, MAX_FILL};
 use crate::limit::ledger::{Ledger, Mark};
 use crate::limit::rate::{Rate, Tick};
 use crate::limit::rule::{Figures, Wait};
@@ -89,11 +89,10 @@ impl TokenBucket {
         Time(tat.ceil())
     }
 
-    /// An idle bucket that started empty is forgotten, that is empty again, when it has been full for
-    /// twice the time it takes to fill, or for ten years.
+    /// An idle bucket that started empty is forgotten, that is empty again, some time after it is full.
     pub fn fresh_at(&self, tat: Tick) -> Time {
         if self.starts_empty {
-            return self.full_at(tat) + Span(2 * self.fill().0).min(MAX_AHEAD);
+            return self.full_at(tat) + bounds::kept_full(self.fill());
         }
         self.full_at(tat)
     }

@@ -102,8 +102,12 @@ impl Scene<'_> {
         }
         #[cfg(test)]
         assert!(request.key != b"a bug", "asked for by a test");
+        let peeks = matches!(asker, Asker::Peek);
         let decision = match keys.find(id, &self.memory.names) {
-            Some(key) => {
+            // Of one that starts empty, a look does not begin the filling.
+            Some(key)
+                if !(peeks && key.named.limits.starts_empty() && key.is_forgettable(self.now)) =>
+            {
                 self.refresh(key, named);
                 if !again && key.is_dated() && !self.joins(key, request, weights, asker) {
                     self.redraw(key, false, true);
@@ -114,9 +118,9 @@ impl Scene<'_> {
                 }
                 self.decide(key, request, weights, asker)
             }
-            None => {
+            _ => {
                 let mut key = Key::fresh(id, named.current(), self.now);
-                let keep = key.named.limits.starts_empty() && !matches!(asker, Asker::Peek);
+                let keep = key.named.limits.starts_empty() && !peeks;
                 let decision = self.decide(&mut key, request, weights, asker);
                 if keep || decision.permit != 0 || key.live.is_some() {
                     self.insert(keys, key);
@@ -134,7 +138,7 @@ impl Scene<'_> {
     /// Brings a key up to the present: leases that are over, limits that have changed.
     pub fn refresh(&mut self, key: &mut Key, named: &Arc<Named>) {
         self.serve(key);
-        key.forget_epochs(self.now);
+        key.forget(self.now);
         let expired = self.expire(key);
         let changed = self.adopt(key, named);
         if self.end_hopeless(key) || changed || expired {

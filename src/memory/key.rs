@@ -56,9 +56,10 @@ impl Key {
     }
 
     /// A key that is as new may have been forgotten, or not: that makes no difference. Of one that was, no
-    /// other epoch is known.
-    pub fn forget_epochs(&mut self, now: Time) {
-        if self.state.epoch() > 0 && self.is_forgettable(now) {
+    /// other epoch is known, and what starts empty is empty.
+    pub fn forget(&mut self, now: Time) {
+        let differs = self.state.epoch() > 0 || self.named.limits.starts_empty();
+        if differs && self.is_forgettable(now) {
             self.state = self.named.limits.fresh(now);
         }
     }

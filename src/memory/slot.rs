@@ -24,8 +24,11 @@ pub(super) struct Plain {
 const _: () = assert!(size_of::<Option<Entry<Slot>>>() == 32);
 
 impl Plain {
-    /// `None`: it does not fit.
+    /// `None`: it does not fit, or would have to be looked at for whether it is to be empty again.
     pub fn of(key: &Key) -> Option<Plain> {
+        if key.named.limits.starts_empty() {
+            return None;
+        }
         let tick = key.state.as_tick().filter(|_| key.live.is_none())?;
         let named = key.named.number();
         let [us @ .., top] = tick.us.to_le_bytes();

@@ -276,7 +276,7 @@ impl Scene<'_> {
             }
         }
         if let Some(key) = &mut key {
-            key.forget_epochs(now);
+            key.forget(now);
         }
         // Those who were served just now may have been too many to remember this one.
         *self.book.settled(&serial)? = true;

@@ -32,6 +32,7 @@ impl Scene<'_> {
             .expect("it was made if it was not there");
         self.expire(key);
         self.serve(key);
+        key.forget(self.now);
         self.adopt(key, named);
         let longer = until > key.state.blocked_until();
         let puts_off = longer && self.first_promised(key).is_some_and(|at| at < until);

@@ -151,6 +151,24 @@ pub fn stories() -> Vec<(&'static str, Story)> {
             ),
         ),
         (
+            "a bucket that starts empty and has been full for a minute",
+            story(
+                &[&[flagged(bucket(6, 1, 2 * SECOND), spec::START_EMPTY)]],
+                vec![
+                    try_(&[1]),
+                    Step::Pass(71 * SECOND),
+                    try_(&[1]),
+                    Step::Pass(62 * SECOND),
+                    Step::Peek(ask(&[1], None)),
+                    Step::Pass(10 * SECOND),
+                    Step::Peek(ask(&[1], None)),
+                    try_(&[1]),
+                    Step::Pass(2 * SECOND),
+                    try_(&[1]),
+                ],
+            ),
+        ),
+        (
             "a pacer's settle to less while others wait",
             story(
                 &[&[pacer(3, 1, 1000)]],

@@ -16,7 +16,6 @@
 //! | what is given back while paced calls lie between those who wait | on Redis a time that was told cannot be taken back to be booked again |
 //! | a pacer's settle to more while others wait for their times | on Redis what those have booked lies in the way |
 //! | changed limits with permits that are renewed | they take effect with the next call on a key, and on Redis a renewal is one |
-//! | when a bucket that started empty is forgotten, long after it was full | memory does that sooner |
 mod fixed;
 #[path = "../scripts/random.rs"]
 mod random;

@@ -33,8 +33,6 @@ pub struct Stage<'a> {
     sides: [Side; 2],
     /// Key of what was asked, by its number here, which comes back as user_data.
     asked: Vec<usize>,
-    /// Since the keys were new.
-    passed: u64,
     /// A lease may end sooner than Redis was told last: then its process releases the permit.
     short: bool,
     pub log: String,
@@ -121,7 +119,6 @@ impl<'a> Stage<'a> {
             story,
             sides: ["memory://", url].map(|url| Side::open(url, story, name)),
             asked: Vec::new(),
-            passed: 0,
             short: false,
             log: String::new(),
             differs: false,
@@ -226,13 +223,6 @@ impl<'a> Stage<'a> {
             }
             Step::Pass(us) => {
                 self.each(|side| side.pass(*us));
-                self.passed += us;
-                if self.passed > FORGET && starts_empty(self.story) {
-                    self.passed = 0;
-                    for key in KEYS {
-                        self.each(|side| side.handles[0].reset(key));
-                    }
-                }
             }
         }
         self.settle_down();
@@ -425,14 +415,4 @@ pub fn limits_told(story: &Story) -> String {
     }
     let _ = writeln!(text, "{:?}", story.settings);
     text
-}
-
-/// A bucket that starts empty fills from its first use, and is forgotten some time after it was full: that
-/// is sooner in memory, so that both are made to before.
-const FORGET: u64 = 20_000_000;
-
-fn starts_empty(story: &Story) -> bool {
-    story.limits[0]
-        .iter()
-        .any(|one| one.kind == spec::TOKEN_BUCKET && one.flags & spec::START_EMPTY != 0)
 }

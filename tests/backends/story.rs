@@ -185,7 +185,8 @@ impl Plot {
         match r.below(12) {
             0 => 0,
             1 => r.below(3 * SECOND),
-            2 => r.pick(&[5, 12, 31]) * SECOND,
+            // The longer ones let a bucket that starts empty be forgotten.
+            2 => r.pick(&[5, 12, 31, 61, 130]) * SECOND,
             _ => r.pick(&[
                 1, 1_000, 100_000, 333_333, 333_334, 500_000, SECOND, 1_700_000,
             ]),

@@ -46,7 +46,7 @@ impl Bucket {
     /// An idle one that starts empty is forgotten then, at the earliest.
     pub fn forgotten_at(&self) -> u64 {
         let fill = ceil(&(q(self.capacity) / &self.rate));
-        ceil(&self.full_at()) + (2 * fill).min(MOST_AHEAD)
+        ceil(&self.full_at()) + (2 * fill).clamp(60_000_000, MOST_AHEAD)
     }
 
     pub fn wait(&self, at: u64, weight: u64) -> Wait {
@@ -141,7 +141,7 @@ impl Steps {
 
     pub fn forgotten_at(&self) -> u64 {
         let twice = 2 * self.time_for(self.capacity);
-        self.from + self.time_for(self.missing) + twice.min(MOST_AHEAD)
+        self.from + self.time_for(self.missing) + twice.clamp(60_000_000, MOST_AHEAD)
     }
 
     fn missing_at(&self, at: u64) -> u64 {

@@ -2,7 +2,10 @@
 use std::collections::BTreeMap;
 
 use limiter::decision::Status::*;
+use limiter::limit::interval_bucket::IntervalBucket;
+use limiter::limit::rule::Rule;
 use limiter::limit::time::Span;
+use limiter::limit::token_bucket::TokenBucket;
 
 use crate::kit::*;
 
@@ -298,5 +301,41 @@ fn those_who_wait_hear_of_other_limits_at_once() {
         let before = world.totals();
         let _same = world.limiter("n", [sem(3)]);
         assert_eq!(world.totals(), before);
+    }
+}
+
+/// When exactly it is forgotten depends on what is called besides: nobody can tell by its answers.
+#[test]
+fn a_bucket_that_starts_empty_is_empty_again_a_minute_after_it_was_full() {
+    let rules = [true, false].map(|steps| match steps {
+        true => Rule::IntervalBucket(IntervalBucket::new(5, 1, SEC, true).unwrap()),
+        false => Rule::TokenBucket(TokenBucket::new(5, 1, SEC, true).unwrap()),
+    });
+    for rule in rules {
+        for others in [0, 300] {
+            let world = World::new();
+            let limiter = world.limiter("n", [rule.clone()]);
+            let look = |calls: u32| {
+                for n in 0..calls {
+                    let key = n.to_le_bytes();
+                    let peek = on(&key, 1, Some(Span::ZERO));
+                    world.memory.peek(&limiter, &peek);
+                    world.memory.acquire_blocking(&limiter, &peek);
+                }
+                world.memory.peek(&limiter, &ask(1, Some(Span::ZERO)))
+            };
+            world.denied(&limiter, 1);
+            world.pass(Span(65_000_000 - 1));
+            assert_eq!((look(others).status, look(others).remaining), (Ok, 5));
+            world.takes(&limiter, 5);
+            world.pass(Span(65_000_000));
+            for _ in 0..3 {
+                assert_eq!((look(others).status, look(others).remaining), (Denied, 0));
+                world.pass(SEC);
+            }
+            assert_eq!(world.denied(&limiter, 1), SEC, "a look begins nothing");
+            world.pass(SEC);
+            world.takes(&limiter, 1);
+        }
     }
 }
