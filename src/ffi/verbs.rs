@@ -28,8 +28,8 @@ use crate::op::{Request, Weights};
 /// later book behind it. That is when it starts at the latest, unless a penalty puts it off. It starts
 /// earlier, and those behind it in their order, once there is room: because less was used than was
 /// thought (limiter_settle()), one before it was cancelled, or the limits were raised. On Redis that is
-/// within a tenth of a second, where no other process has booked behind it; elsewhere what is given
-/// back serves those who come later.
+/// within a tenth of a second, where neither another process nor limiter_pace() has booked behind it;
+/// elsewhere what is given back serves those who come later.
 ///
 /// A permit of a limiter without a semaphore need not be released: there is nothing to give back, and
 /// the library forgets old ones by itself, but not before it has granted 1024 more (keys are spread over

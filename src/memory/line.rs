@@ -197,6 +197,16 @@ impl Key {
         }
     }
 
+    /// Nothing starts before then. What is promised for earlier is put off by the caller.
+    pub fn penalize(&mut self, now: Time, until: Time) {
+        let limits = &self.named.limits;
+        limits.penalize(&mut self.state, now, until);
+        if let Some(line) = self.live.as_mut().and_then(|live| live.line.as_mut()) {
+            line.outlooks()
+                .for_each(|outlook| limits.penalize(outlook, now, until));
+        }
+    }
+
     /// Takes back a paced booking that the key itself knows of. The caller serves.
     pub fn unpace(&mut self, now: Time, booking: Booking) {
         self.named.limits.cancel(&mut self.state, now, booking);

@@ -39,7 +39,7 @@ impl Scene<'_> {
         if puts_off && !self.let_told_pass(key) {
             return false;
         }
-        key.named.limits.penalize(&mut key.state, self.now, until);
+        key.penalize(self.now, until);
         if puts_off {
             self.put_off(key);
         }

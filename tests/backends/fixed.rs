@@ -285,6 +285,18 @@ pub fn stories() -> Vec<(&'static str, Story)> {
             ),
         ),
         (
+            "a penalty that is over before the first who waits may start",
+            story(
+                &[&[bucket(1, 1, 2 * SECOND), semaphore(5)]],
+                vec![
+                    try_(&[1]),
+                    submit(&[1]),
+                    Step::Penalize(0, 0, SECOND),
+                    try_(&[1, 5]),
+                ],
+            ),
+        ),
+        (
             "limits raised for those who are booked on a semaphore and a rate",
             story(
                 &[

@@ -11,11 +11,15 @@
 //! | memory answers a submit at once where Redis answers PENDING, and then the same | nobody waits for Redis in a call that never waits |
 //! | numbers of permits and operations; fencing numbers, which grow on both | each backend's own |
 //! | at one instant: which of two keys comes first, and whether a lease ends before somebody starts | nobody was promised an order there |
-//! | what remains where a wait is denied, not when to come back | Redis tells it after what else happens at that instant, memory before |
+//! | by which limit a wait is denied and what remains, not when to come back | Redis tells it after what else happens at that instant, memory before |
 //! | the hint of a semaphore after a lease was made shorter | Redis was told of the longer one; the permit's process lets go before |
 //! | what is given back while paced calls lie between those who wait | on Redis a time that was told cannot be taken back to be booked again |
 //! | a pacer's settle to more while others wait for their times | on Redis what those have booked lies in the way |
 //! | changed limits with permits that are renewed | they take effect with the next call on a key, and on Redis a renewal is one |
+//! | when to come back, told to a wait that a penalty, a reset or other limits make too late | Redis tells it in its turn, memory when all are booked anew |
+//! | a wait for a semaphore and a rate, cancelled before others in the queue | Redis books the queue before those that were behind the wait can come earlier |
+//! | whether a settle is STALE or does nothing after limits were changed and changed back | Redis cannot tell that from a reset |
+//! | a lease that other limits have made shorter or longer for who is booked | it is told to Redis with the booking |
 mod fixed;
 #[path = "../scripts/random.rs"]
 mod random;

@@ -35,6 +35,8 @@ pub struct Stage<'a> {
     asked: Vec<usize>,
     /// A lease may end sooner than Redis was told last: then its process releases the permit.
     short: bool,
+    /// The present step changes a key as a whole.
+    changes: bool,
     pub log: String,
     pub differs: bool,
 }
@@ -120,6 +122,7 @@ impl<'a> Stage<'a> {
             sides: ["memory://", url].map(|url| Side::open(url, story, name)),
             asked: Vec::new(),
             short: false,
+            changes: false,
             log: String::new(),
             differs: false,
         }
@@ -134,6 +137,7 @@ impl<'a> Stage<'a> {
 
     pub fn step(&mut self, step: &Step) {
         let _ = writeln!(self.log, "{step:?}");
+        self.changes = matches!(step, Step::Penalize(..) | Step::Reset(..) | Step::Open(_));
         match step {
             Step::Try(ask) => self.ask(ask, |limiter, request| {
                 let request = Request {
@@ -187,7 +191,13 @@ impl<'a> Stage<'a> {
                 self.on_permit(*nth, guessed);
             }
             Step::Settle(nth, actual) => {
-                self.on_permit(*nth, |side, permit| side.handles[0].settle(permit, *actual));
+                let back = self.sides[0].handles.len() > 2;
+                self.on_permit(*nth, |side, permit| {
+                    match side.handles[0].settle(permit, *actual) {
+                        Ok(Status::Stale) if back => Ok(Status::Ok),
+                        ended => ended,
+                    }
+                });
             }
             Step::Renew(nth, ms) => {
                 self.short |= ms.is_some();
@@ -306,7 +316,11 @@ impl<'a> Stage<'a> {
                 one.op = u64::from(side.begun.get(&one.user_data) == Some(&one.op));
             }
             if redis.status == Status::Denied {
+                (redis.limit, redis.index) = (memory.limit, memory.index);
                 (redis.remaining, redis.reset_after_us) = (memory.remaining, memory.reset_after_us);
+                if self.changes {
+                    redis.retry_after_us = memory.retry_after_us;
+                }
             }
             self.compare("  completes", key, memory, redis);
         }

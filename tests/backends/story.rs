@@ -64,16 +64,18 @@ impl Story {
         }
         let count = r.pick(&[1, 1, 2, 2, 3, 4]);
         let kinds: Vec<u64> = (0..count).map(|_| kind(r)).collect();
+        let leases: Vec<u32> = kinds.iter().map(|_| r.pick(&[0, 0, 500, 3000])).collect();
         let flags: Vec<u32> = kinds.iter().map(|kind| flags(r, *kind)).collect();
         let versioned = r.below(4) == 0;
         let mut limits: Vec<Vec<LimitSpec>> = Vec::new();
         for _ in 0..3 {
             let version = if versioned { r.below(3) as u32 } else { 0 };
-            let one = |(kind, flags): (&u64, &u32)| LimitSpec {
+            let one = |i: usize| LimitSpec {
                 version,
-                ..limit_of(r, *kind, *flags)
+                lease_ms: if kinds[i] < 5 { leases[i] } else { 0 },
+                ..limit_of(r, kinds[i], flags[i])
             };
-            limits.push(kinds.iter().zip(&flags).map(one).collect());
+            limits.push((0..count).map(one).collect());
         }
         let mut settings = vec![("clock", "virtual"), ("command_timeout_ms", "20000")];
         settings.push(("lease_ms", r.pick(&["1000", "4000", "30000"])));
@@ -86,6 +88,10 @@ impl Story {
             changes: r.below(3) == 0,
             shocks: r.below(2) == 0,
             crowded: r.below(3) == 0,
+            mixes: {
+                let holds = |limit: &LimitSpec| limit.kind == spec::SEMAPHORE;
+                limits[0].iter().any(holds) && !limits[0].iter().all(holds)
+            },
             spares: limits[0].iter().any(|limit| limit.kind == spec::PACER),
             who: r.pick(&[Who::Waits, Who::Waits, Who::Paces, Who::Both]),
         };
@@ -112,6 +118,8 @@ struct Plot {
     who: Who,
     /// Nobody uses more than was thought.
     spares: bool,
+    /// There are semaphores and rates.
+    mixes: bool,
 }
 
 /// Who has times ahead.
@@ -129,7 +137,9 @@ impl Plot {
             let fits = match step {
                 Step::Pace(_) => self.who != Who::Waits,
                 Step::Submit(_) => self.who != Who::Paces,
-                Step::Settle(..) | Step::Cancel(..) | Step::CancelWaits(_) => self.who != Who::Both,
+                Step::Cancel(nth, _) => self.who != Who::Both && (nth == 0 || !self.mixes),
+                Step::CancelWaits(_) => self.who != Who::Both && !self.mixes,
+                Step::Settle(..) => self.who != Who::Both,
                 Step::Penalize(..) | Step::Reset(..) | Step::Open(_) => self.who != Who::Both,
                 Step::Release(_) | Step::ReleaseGuessed(..) => self.who != Who::Both || self.holds,
                 _ => true,
@@ -237,7 +247,7 @@ fn limit_of(r: &mut Random, kind: u64, flags: u32) -> LimitSpec {
     let refill = 1 + r.below(5);
     let period = (1 + r.below(3)) * SECOND;
     let made = match kind {
-        0..=4 => leased(capacity, r.pick(&[0, 0, 500, 3000])),
+        0..=4 => semaphore(capacity),
         5..=11 if flags & spec::START_EMPTY != 0 => {
             bucket(4 + r.below(3), 1, (2 + r.below(2)) * SECOND)
         }
