@@ -14,7 +14,8 @@
 //! | by which limit a wait is denied and what remains, not when to come back | Redis tells it after what else happens at that instant, memory before |
 //! | the hint of a semaphore after a lease was made shorter | Redis was told of the longer one; the permit's process lets go before |
 //! | what is given back while paced calls lie between those who wait | on Redis a time that was told cannot be taken back to be booked again |
-//! | a pacer's settle to more while others wait for their times | on Redis what those have booked lies in the way |
+//! | a settle to more while others wait for their times | on Redis what those have booked lies in the way, so what has come back since the charge may be taken in place of later time |
+//! | a pacer's burst after a wait was moved, or was in a semaphore's queue | it is earned up to when the wait began, on Redis up to when it was booked |
 //! | changed limits with permits that are renewed | they take effect with the next call on a key, and on Redis a renewal is one |
 //! | when to come back, told to a wait that a penalty, a reset or other limits make too late | Redis tells it in its turn, memory when all are booked anew |
 //! | a wait for a semaphore and a rate, cancelled before others in the queue | Redis books the queue before those that were behind the wait can come earlier |

@@ -81,19 +81,21 @@ impl Story {
         settings.push(("lease_ms", r.pick(&["1000", "4000", "30000"])));
         settings.push(("max_penalty_ms", r.pick(&["1500", "3600000"])));
         settings.push(("deny_cache_ms", r.pick(&["0", "1000"])));
+        let has = |kind: u32| limits[0].iter().any(|limit| limit.kind == kind);
+        let (holds, paced) = (has(spec::SEMAPHORE), has(spec::PACER));
         let mut plot = Plot {
-            holds: limits[0].iter().any(|limit| limit.kind == spec::SEMAPHORE),
+            holds,
             count,
             handles: 1,
             changes: r.below(3) == 0,
             shocks: r.below(2) == 0,
             crowded: r.below(3) == 0,
-            mixes: {
-                let holds = |limit: &LimitSpec| limit.kind == spec::SEMAPHORE;
-                limits[0].iter().any(holds) && !limits[0].iter().all(holds)
+            mixes: holds && limits[0].iter().any(|limit| limit.kind != spec::SEMAPHORE),
+            paced,
+            who: match paced && holds {
+                true => Who::Paces,
+                false => r.pick(&[Who::Waits, Who::Waits, Who::Paces, Who::Both]),
             },
-            spares: limits[0].iter().any(|limit| limit.kind == spec::PACER),
-            who: r.pick(&[Who::Waits, Who::Waits, Who::Paces, Who::Both]),
         };
         let steps = (0..60).map(|_| plot.step(r)).collect();
         Story {
@@ -116,8 +118,8 @@ struct Plot {
     /// Many wait.
     crowded: bool,
     who: Who,
-    /// Nobody uses more than was thought.
-    spares: bool,
+    /// There is a pacer.
+    paced: bool,
     /// There are semaphores and rates.
     mixes: bool,
 }
@@ -137,16 +139,26 @@ impl Plot {
             let fits = match step {
                 Step::Pace(_) => self.who != Who::Waits,
                 Step::Submit(_) => self.who != Who::Paces,
-                Step::Cancel(nth, _) => self.who != Who::Both && (nth == 0 || !self.mixes),
-                Step::CancelWaits(_) => self.who != Who::Both && !self.mixes,
-                Step::Settle(..) => self.who != Who::Both,
-                Step::Penalize(..) | Step::Reset(..) | Step::Open(_) => self.who != Who::Both,
-                Step::Release(_) | Step::ReleaseGuessed(..) => self.who != Who::Both || self.holds,
+                Step::Cancel(nth, _) => self.gives_back() && (nth == 0 || !self.mixes),
+                Step::CancelWaits(_) => self.gives_back() && !self.mixes,
+                Step::Settle(..) | Step::Penalize(..) | Step::Reset(..) | Step::Open(_) => {
+                    self.gives_back()
+                }
+                Step::Release(_) | Step::ReleaseGuessed(..) => self.gives_back() || self.holds,
                 _ => true,
             };
             if fits {
                 return step;
             }
+        }
+    }
+
+    /// What is booked is moved. Not with paced calls or pacers among those who wait: see the table in main.rs.
+    fn gives_back(&self) -> bool {
+        match self.who {
+            Who::Waits => !self.paced,
+            Who::Paces => true,
+            Who::Both => false,
         }
     }
 
@@ -160,7 +172,10 @@ impl Plot {
             10..=12 => Step::Pace(self.ask(r)),
             13..=15 => Step::Release(nth(r)),
             16 => Step::ReleaseGuessed(nth(r), r.pick(&[64, 128, 192, 256])),
-            17..=19 => Step::Settle(nth(r), r.below(if self.spares { 2 } else { 6 })),
+            17..=19 => {
+                let most = if self.who == Who::Waits { 2 } else { 6 };
+                Step::Settle(nth(r), r.below(most))
+            }
             20 => Step::Renew(nth(r), r.pick(&[None, Some(200), Some(1000), Some(5000)])),
             21 | 22 => Step::Cancel(nth(r), r.below(2) == 0),
             23 => Step::Cancel(r.pick(&[0, 1, 2]), r.below(2) == 0),
