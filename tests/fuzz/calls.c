@@ -47,11 +47,12 @@ static limiter_limit some_limit(bytes *from) {
 
 static void open_limiter(world *w, bytes *from) {
     static const char *const names[] = {"a", "b"};
-    limiter_limit limits[3];
+    limiter_limit limits[4]; /* room for the largest size that is told */
     size_t i, count = 1 + choice(from, 3), place = choice(from, LIMITERS);
     limiter_t *made = NULL;
     char error[LIMITER_ERRBUF_SIZE] = "";
     limiter_status status;
+    memset(limits, 0, sizeof limits);
     for (i = 0; i < count; i++) limits[i] = some_limit(from);
     /* All elements of an array have one size. */
     for (i = 1; i < count; i++) limits[i].struct_size = limits[0].struct_size;
