@@ -209,7 +209,15 @@ impl Run {
         self.ahead = self.model.clock;
         let now = self.ahead.observe(raw);
         let mine = (self.limits.version(), self.opened);
-        let (key, limits, rank) = match self.model.key.clone() {
+        let mut stored = self.model.key.clone();
+        if let Some((key, limits, _)) = &mut stored
+            && limits.starts_empty()
+            && limits.fresh_at(key) <= now
+        {
+            // As if it had been forgotten.
+            *key = limits.fresh(now);
+        }
+        let (key, limits, rank) = match stored {
             None => (self.limits.fresh(now), self.limits.clone(), mine),
             // Equal ones stay those of whoever brought them.
             Some((key, stored, rank))
