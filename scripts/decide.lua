@@ -256,7 +256,7 @@ end
 
 local function owe(limits, key, now, booking, actual)
   local one = {booking = booking, actual = actual}
-  if key.booked <= now or not still_owes(limits, now, one) then return end
+  if booking.epoch ~= key.epoch or key.booked <= now or not still_owes(limits, now, one) then return end
   if #key.owed == MAX_OWED then table.remove(key.owed, 1) end
   key.owed[#key.owed + 1] = one
 end

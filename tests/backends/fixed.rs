@@ -297,6 +297,21 @@ pub fn stories() -> Vec<(&'static str, Story)> {
             ),
         ),
         (
+            "a permit of other limits that is settled while others wait",
+            story(
+                &[&[bucket(4, 2, 2 * SECOND)], &[bucket(3, 5, SECOND)]],
+                vec![
+                    try_(&[2]),
+                    submit(&[2]),
+                    Step::Pass(1_700_000),
+                    Step::Open(1),
+                    submit(&[2]),
+                    Step::Settle(0, 1),
+                    Step::Pass(1_000),
+                ],
+            ),
+        ),
+        (
             "limits raised for those who are booked on a semaphore and a rate",
             story(
                 &[
