@@ -179,7 +179,7 @@ static void the_index_says_whose_numbers_these_are(void) {
     CHECK(got.index == 2 && got.remaining == 0);
     CHECK_OK(limiter_queue_new(client, &queue));
     CHECK_STATUS(limiter_submit(queue, limiter, &request, &got), LIMITER_PENDING);
-    CHECK(got.index != LIMITER_NO_INDEX && got.remaining == 0);
+    CHECK(got.index == LIMITER_NO_INDEX && got.limit == 0); /* they will have changed by then */
     limiter_queue_free(queue);
     close_client(client, limiter);
 }
