@@ -97,13 +97,6 @@ local function starts_empty(limits)
   return false
 end
 
--- Whether it was forgotten already makes no difference.
-local begins, people, own = not known, key.people, key.from or limits
-if known and starts_empty(own) and fresh_at(own, key) <= now and not (people and people[1] + people[2] > 0) then
-  forget(own, key, now)
-  begins = true
-end
-
 -- Of limits with other numbers those decide that have the higher version, or were opened later: whoever
 -- lost once never wins again, so that nobody can mint anything by taking turns.
 if version > key.version or (key.from and version == key.version and opened > key.opened) then
@@ -118,6 +111,13 @@ if version > key.version or (key.from and version == key.version and opened > ke
   key.params, key.version, key.opened, dirty = params, version, opened, true
 elseif key.from then
   limits = key.from
+end
+
+-- Whether it was forgotten already makes no difference.
+local begins, people = not known, key.people
+if known and starts_empty(limits) and fresh_at(limits, key) <= now and not (people and people[1] + people[2] > 0) then
+  forget(limits, key, now)
+  begins = true
 end
 
 local shown_now = show(now)

@@ -94,25 +94,28 @@ local function pacer_newest(s, c)
   return s[9] == c[21] and s[6] == c[18]
 end
 
--- What was settled upward came after the charge, and is not paid by the quiet before it.
-local function pacer_moved(p, us, rem, by_us, by_rem, now)
-  if by_us == 0 and by_rem == 0 then return us, rem end
-  us, rem = tick_max(us, rem, now, 0)
-  return tick_add(us, rem, by_us, by_rem, p.n)
+-- What was settled upward came after the charge, and is not paid by the quiet before it: what the charge itself
+-- took goes, and that may be nothing. `from` is where that of the charge begins: before it, and 9 on, after it.
+local function pacer_without(p, us, rem, c, from)
+  if not tick_less(c[from + 9], c[from + 10], us, rem) then return c[from], c[from + 1] end
+  local bus, brem = tick_max(c[from], c[from + 1], c[2], 0)
+  local tus, trem = tick_sub(c[from + 9], c[from + 10], bus, brem, p.n)
+  return tick_sub(us, rem, tus, trem, p.n)
 end
 
 local function undo(p, s, c)
   if not pacer_newest(s, c) then return end
-  local nus, nrem = tick_sub(s[1], s[2], c[13], c[14], p.n)
-  local eus, erem = tick_sub(s[7], s[8], c[19], c[20], p.n)
+  local nus, nrem = pacer_without(p, s[1], s[2], c, 4)
+  local eus, erem = pacer_without(p, s[7], s[8], c, 10)
   for i = 3, 9 do s[i] = c[3 + i] end
-  s[1], s[2] = pacer_moved(p, c[4], c[5], nus, nrem, c[2])
-  s[7], s[8] = pacer_moved(p, c[10], c[11], eus, erem, c[2])
+  s[1], s[2], s[7], s[8] = nus, nrem, eus, erem
 end
 
 -- With what was settled upward between.
 local function join(p, a, b)
   if a[21] ~= b[12] or a[18] ~= b[9] then return nil end
+  -- It moved on from a time that was over, too: how far cannot be told from that.
+  if tick_less(a[13], a[14], a[2], 0) and tick_less(a[13], a[14], b[4], b[5]) then return nil end
   local c = {a[1] + b[1], a[2], a[3]}
   for i = 4, 12 do c[i] = a[i] end
   for i = 13, 21 do c[i] = b[i] end

@@ -192,16 +192,19 @@ impl Pacer {
             return;
         }
         let rate = &self.rate;
-        let next = rate.sub(state.next, charge.after.next);
-        let envelope = rate.sub(state.envelope, charge.after.envelope);
-        // What was settled upward came after this charge, and is not paid by the quiet before it.
-        let moved = |before: Tick, by: Tick| match by.is_zero() {
+        // What was settled upward came after this charge, and is not paid by the quiet before it: what the
+        // charge itself took goes, and that may be nothing.
+        let without = |state: Tick, before: Tick, after: Tick| match state <= after {
             true => before,
-            false => rate.add(before.max(Tick::at(charge.now)), by),
+            false => rate.sub(state, rate.sub(after, before.max(Tick::at(charge.now)))),
         };
         *state = Paced {
-            next: moved(charge.before.next, next),
-            envelope: moved(charge.before.envelope, envelope),
+            next: without(state.next, charge.before.next, charge.after.next),
+            envelope: without(
+                state.envelope,
+                charge.before.envelope,
+                charge.after.envelope,
+            ),
             ..charge.before
         };
     }
@@ -211,7 +214,9 @@ impl Pacer {
         let rate = &self.rate;
         let (found, left) = (&later.before, &earlier.after);
         let without = |all, left, found| rate.sub(rate.add(all, left), found);
-        earlier.is_newest(found).then(|| PacerCharge {
+        // What moved on from a time that was over did so by more than was taken.
+        let told = left.next >= Tick::at(earlier.now) || left.next >= found.next;
+        (earlier.is_newest(found) && told).then(|| PacerCharge {
             weight: earlier.weight.saturating_add(later.weight),
             before: earlier.before,
             after: Paced {

@@ -104,10 +104,8 @@ impl Scene<'_> {
         assert!(request.key != b"a bug", "asked for by a test");
         let peeks = matches!(asker, Asker::Peek);
         let decision = match keys.find(id, &self.memory.names) {
-            // Of one that starts empty, a look does not begin the filling.
-            Some(key)
-                if !(peeks && key.named.limits.starts_empty() && key.is_forgettable(self.now)) =>
-            {
+            // A look does not begin the filling of what starts empty.
+            Some(key) if !(peeks && key.begins_anew(self.now)) => {
                 self.refresh(key, named);
                 if !again && key.is_dated() && !self.joins(key, request, weights, asker) {
                     self.redraw(key, false, true);
@@ -197,6 +195,19 @@ impl Scene<'_> {
         let limit = asker.patience(request).map(|patience| self.now + patience);
         let in_time = |at: Time| limit.is_none_or(|limit| at <= limit);
         match (verdict.outcome, &asker) {
+            // Their time has come, but those at their head are about to end with others.
+            (Outcome::Admit, Asker::Thread(_) | Asker::Sink(_))
+                if key.has_line() && limit != Some(self.now) =>
+            {
+                self.wait(key, request, weights, Some(self.now), asker)
+            }
+            (Outcome::Admit, _) if key.has_line() && !matches!(asker, Asker::Pace) => {
+                let refusal = self.refusal(key, weights, verdict);
+                if !matches!(asker, Asker::Peek) {
+                    self.count_refusal(refusal.status);
+                }
+                refusal
+            }
             (Outcome::Admit, Asker::Peek) => self.numbers(key, Status::Ok, None),
             (Outcome::Admit, _) => self.grant(key, request, weights, self.now, asker),
             (Outcome::Later(at), Asker::Pace) if in_time(at) => {

@@ -59,9 +59,16 @@ impl Key {
     /// other epoch is known, and what starts empty is empty.
     pub fn forget(&mut self, now: Time) {
         let differs = self.state.epoch() > 0 || self.named.limits.starts_empty();
-        if differs && self.is_forgettable(now) {
+        // One of older limits is as new under the newest.
+        if differs && self.named.is_newest() && self.is_forgettable(now) {
             self.state = self.named.limits.fresh(now);
         }
+    }
+
+    /// As if it had been forgotten, what starts empty is empty from now on.
+    pub fn begins_anew(&self, now: Time) -> bool {
+        let differs = self.named.limits.starts_empty() || !self.named.is_newest();
+        differs && self.is_forgettable(now)
     }
 
     /// Pieces of memory that it lies in besides its place among all keys.

@@ -16,6 +16,8 @@ mod key_count;
 mod keys;
 mod leave;
 mod line;
+#[cfg(test)]
+mod meetings;
 mod names;
 mod outlook;
 mod paced;

@@ -58,6 +58,7 @@ impl Scene<'_> {
         if let Some(line) = key.line_mut() {
             line.told.clear();
             line.late.clear();
+            line.told_first = false;
             line.seen = self.now;
             self.redraw(key, true, true);
         }

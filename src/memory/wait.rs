@@ -153,8 +153,9 @@ impl Scene<'_> {
             let verdict = limits.decide(key.outlook(), self.now, &wait.weights);
             match verdict.outcome {
                 Outcome::Release => return,
+                // Those at the head of the line are about to end with others, and behind them may be some who stay.
+                Outcome::Admit if key.has_line() => self.book(key, serial, self.now),
                 Outcome::Admit => {
-                    debug_assert!(!key.has_line(), "nobody passes those in the line");
                     let booking = limits.commit(&mut key.state, self.now, self.now, &wait.weights);
                     let wait = self.remove(key, serial);
                     self.admit(key, serial, wait, booking);
@@ -256,6 +257,8 @@ impl Scene<'_> {
         if !self.deliver(wait.sink, decision) {
             let (_, serial) = self.memory.numbers.read(permit).expect("made just now");
             self.give_back(key, serial);
+            // Whoever called may not have meant to let others move up.
+            self.rest.insert(Rest::Key(key.id));
         }
     }
 

@@ -35,7 +35,8 @@ impl Scene<'_> {
         key.forget(self.now);
         self.adopt(key, named);
         let longer = until > key.state.blocked_until();
-        let puts_off = longer && self.first_promised(key).is_some_and(|at| at < until);
+        let begun = key.line_mut().is_some_and(|line| line.told_first);
+        let puts_off = begun || longer && self.first_promised(key).is_some_and(|at| at < until);
         if puts_off && !self.let_told_pass(key) {
             return false;
         }
@@ -59,9 +60,10 @@ impl Scene<'_> {
         self.book.paced.forget(id, self.book.next_serial);
         self.book.paced.drop_ended(ENDED);
         let Some(key) = key else {
+            let named = named.current();
             if named.limits.starts_empty() {
                 // It fills from now on, as one that is not forgotten.
-                let key = Key::fresh(id, named.current(), self.now);
+                let key = Key::fresh(id, named, self.now);
                 self.insert(keys, key);
             }
             return;

@@ -142,16 +142,16 @@ impl Pacer {
         if (slots.charges, slots.since) != (after.charges, after.since) {
             return;
         }
-        let (charges, moved) = (slots.charges, less(&slots.next, &after.next));
-        let widened = less(&slots.envelope, &after.envelope);
-        self.slots = charge.before.clone();
         // What was settled upward since is not paid by the quiet before the charge.
-        let kept = |before: &Q, by: Q| match by > q(0) {
-            true => before.clone().max(q(charge.now)) + by,
+        let kept = |now: &Q, before: &Q, after: &Q| match now > after {
+            true => now - less(after, &before.clone().max(q(charge.now))),
             false => before.clone(),
         };
-        self.slots.next = kept(&charge.before.next, moved);
-        self.slots.envelope = kept(&charge.before.envelope, widened);
+        let charges = slots.charges;
+        let next = kept(&slots.next, &charge.before.next, &after.next);
+        let envelope = kept(&slots.envelope, &charge.before.envelope, &after.envelope);
+        self.slots = charge.before.clone();
+        (self.slots.next, self.slots.envelope) = (next, envelope);
         if actual > 0 {
             self.take(charge.now, charge.at, actual);
         }

@@ -209,15 +209,7 @@ impl Run {
         self.ahead = self.model.clock;
         let now = self.ahead.observe(raw);
         let mine = (self.limits.version(), self.opened);
-        let mut stored = self.model.key.clone();
-        if let Some((key, limits, _)) = &mut stored
-            && limits.starts_empty()
-            && limits.fresh_at(key) <= now
-        {
-            // As if it had been forgotten.
-            *key = limits.fresh(now);
-        }
-        let (key, limits, rank) = match stored {
+        let (mut key, limits, rank) = match self.model.key.clone() {
             None => (self.limits.fresh(now), self.limits.clone(), mine),
             // Equal ones stay those of whoever brought them.
             Some((key, stored, rank))
@@ -231,6 +223,10 @@ impl Run {
             }
             Some(as_stored) => as_stored,
         };
+        if limits.starts_empty() && limits.fresh_at(&key) <= now {
+            // As if it had been forgotten.
+            key = limits.fresh(now);
+        }
         Present {
             key,
             limits,
