@@ -47,10 +47,20 @@ pub(super) struct Held {
     pub weights: crate::limit::weights::Weights,
 }
 
+/// A lease that is asked for, and how long it lasts here.
+#[derive(Clone, Copy)]
+pub(super) struct Lease {
+    full: Span,
+    lasts: Span,
+}
+
 /// How long a permit lives, and who is told if it does not live as long as it is held.
 #[derive(Clone, Copy)]
 pub(super) struct Terms {
     pub lease: Span,
+    /// What Redis is asked for, and how long that lasts here.
+    pub asked: Span,
+    pub lasts: Span,
     pub renew: bool,
     pub tell: bool,
     /// What its caller asked for.
@@ -62,6 +72,8 @@ impl Terms {
     pub fn new(request: &Request, rules: &Rules) -> Terms {
         Terms {
             lease: Span::ZERO,
+            asked: Span::ZERO,
+            lasts: Span::ZERO,
             renew: false,
             tell: request.tell_lost,
             own_lease: request.lease,
@@ -72,9 +84,14 @@ impl Terms {
 
     /// A permit lives as the limits say by which it is granted.
     pub fn under(self, rules: &Rules) -> Terms {
+        let life = rules.life();
+        let lease = self.own_lease.unwrap_or(life.lease);
+        let renew = self.may_renew && rules.renews;
         Terms {
-            lease: self.own_lease.unwrap_or(rules.life().lease),
-            renew: self.may_renew && rules.renews,
+            lease,
+            asked: life.asked(lease, renew),
+            lasts: life.lasts(lease, renew),
+            renew,
             ..self
         }
     }
@@ -87,9 +104,12 @@ impl Scene<'_> {
         let wait = &self.shard.waits[&serial];
         let hold = wait.hold.as_ref().expect("it asked for a semaphore");
         let Terms {
-            lease, renew, tell, ..
+            lease,
+            lasts,
+            renew,
+            tell,
+            ..
         } = hold.terms;
-        let lasts = wait.key.named.life().lasts(lease, renew);
         let deadline = self.counts_from(trip) + lasts;
         let held = Held {
             key: wait.key.clone(),
@@ -317,7 +337,7 @@ impl Scene<'_> {
         // In the background it is always renewed for the same time.
         let lease = lease.filter(|_| !held.renew).unwrap_or(held.lease);
         let slot = Arc::<Slot>::default();
-        let (key, id, op) = (held.key.clone(), held.id, held.renewal(lease));
+        let (key, id, (op, lease)) = (held.key.clone(), held.id, held.renewal(lease));
         self.begin_renewal(id);
         let then = Then::Renew(permit, id, lease, Some(slot.clone()));
         self.enqueue(&key, vec![op], then);
@@ -339,8 +359,8 @@ impl Scene<'_> {
             }
             self.unplan(permit);
             let held = &self.shard.held[&permit];
-            let (key, id, lease) = (held.key.clone(), held.id, held.lease);
-            let op = held.renewal(lease);
+            let (key, id) = (held.key.clone(), held.id);
+            let (op, lease) = held.renewal(held.lease);
             self.begin_renewal(id);
             self.urge(&key, vec![op], Then::Renew(permit, id, lease, None));
         }
@@ -348,16 +368,16 @@ impl Scene<'_> {
     }
 
     /// Redis has renewed a permit, or has not.
-    pub fn renewed(&mut self, permit: u64, lease: Span, trip: &Trip, heard: &Heard) {
+    pub fn renewed(&mut self, permit: u64, lease: Lease, trip: &Trip, heard: &Heard) {
         let (now, from) = (self.now, self.counts_from(trip));
         let Some(held) = self.shard.held.get_mut(&permit) else {
             return;
         };
         match heard.as_ref().map(|answers| &answers[0]) {
             Ok(answer) if answer.outcome == Outcome::Done => {
-                let lasts = from + held.key.named.life().lasts(lease, held.renew);
+                let lasts = from + lease.lasts;
                 held.booked &= held.wait.is_some();
-                held.ends = held.ends.max(ends(now, &held.key, lease, answer));
+                held.ends = held.ends.max(ends(now, &held.key, lease.full, answer));
                 held.era = trip.era.expect("a semaphore has one");
                 if *held.booking == *UNKNOWN {
                     held.booking = answer.booking.clone();
@@ -450,13 +470,19 @@ impl Held {
         self.renew || self.wait.is_some() || self.booked
     }
 
-    fn renewal(&self, lease: Span) -> Op {
-        Op::Renew {
+    fn renewal(&self, lease: Span) -> (Op, Lease) {
+        let life = self.key.named.life();
+        let op = Op::Renew {
             id: self.id,
-            lease: self.key.named.life().asked(lease, self.renew),
+            lease: life.asked(lease, self.renew),
             renewed: self.renew,
             era: self.era,
             weights: self.weights.clone(),
-        }
+        };
+        let lease = Lease {
+            full: lease,
+            lasts: life.lasts(lease, self.renew),
+        };
+        (op, lease)
     }
 }

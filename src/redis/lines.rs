@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use super::denied;
 use super::flight::Trip;
+use super::held::Lease;
 use super::link::{Failure, Lane, Silence};
 use super::question::Op;
 use super::rebook::Again;
@@ -97,7 +98,7 @@ pub(super) enum Then {
     /// The same, for the last time: the second answer says why not.
     Last(u64, Id),
     /// The permit of this serial and id, which asked for such a lease; and whoever waits at the slot.
-    Renew(u64, Id, Span, Option<Arc<Slot>>),
+    Renew(u64, Id, Lease, Option<Arc<Slot>>),
     /// Nobody. If it fails it is said again, until then.
     End(Time),
     /// Whoever waits at this slot.

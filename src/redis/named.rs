@@ -110,8 +110,9 @@ impl Named {
         self.rules.clone()
     }
 
-    pub(super) fn life(&self) -> &Life {
-        self.rules.life()
+    /// Redis is told that of the newest limits, whichever handle asks.
+    pub(super) fn life(&self) -> Life {
+        *self.current().life()
     }
 
     /// Whether something of a semaphore is asked for.

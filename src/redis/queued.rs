@@ -122,7 +122,6 @@ impl Scene<'_> {
     pub fn question(&mut self, serial: u64, deadline: Option<Time>) -> (Arc<Key>, Op, Id) {
         let now = self.now;
         let wait = self.shard.waits.get_mut(&serial).expect("it waits");
-        let life = wait.key.named.life();
         let hold = wait.hold.as_mut().expect("it waits for a semaphore");
         hold.asked = now;
         hold.noted = false;
@@ -130,7 +129,7 @@ impl Scene<'_> {
         let op = Op::Acquire {
             id: hold.id,
             deadline,
-            lease: life.asked(hold.terms.lease, hold.terms.renew),
+            lease: hold.terms.asked,
             renewed: hold.terms.renew,
             weights: wait.weights.clone(),
         };
@@ -235,10 +234,7 @@ impl Scene<'_> {
         if answer.booking.is_empty() {
             return self.grant(serial, answer);
         }
-        let named = &self.shard.waits[&serial].key.named;
-        let Terms { lease, renew, .. } = self.hold_of(serial).terms;
-        let lasts = named.life().lasts(lease, renew);
-        if self.counts_from(trip) + lasts <= self.now {
+        if self.counts_from(trip) + self.hold_of(serial).terms.lasts <= self.now {
             // The lease was over before the answer came.
             if matches!(self.shard.waits[&serial].stage, Stage::Asked) {
                 return self.fail(serial, &Failure::Ambiguous(Silence::Timeout));

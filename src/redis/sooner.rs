@@ -274,6 +274,12 @@ impl Scene<'_> {
         for bytes in meant {
             let (_, key) = self.redis.key(named, &bytes);
             self.ask_sooner(&key);
+            // What is in the queue may live shorter now.
+            if !self.line(&key).queued.is_empty() {
+                let beat = self.now + self.redis.dice.about(key.named.life().beat);
+                let next = self.shard.queues.set_by(&key, beat);
+                self.beat_by(next);
+            }
         }
     }
 }

@@ -460,3 +460,28 @@ fn a_process_hands_a_permit_to_its_own_next_wait_in_one_call() {
     });
     assert!(of_notes.unwrap_or(0) <= WAITS / 4, "{of_notes:?}");
 }
+
+/// What is told to Redis of a wait is of the newest handle, and so is how soon it is said again.
+#[test]
+fn who_waits_through_an_older_handle_keeps_his_place_when_a_newer_one_has_a_shorter_lease() {
+    let server = Server::start();
+    let client = open(&server.url());
+    let older = limiter(&client, "s", &[leased(1, 30_000)]);
+    let held = acquire(&older, &weigh(1)).permit;
+    let queue = ClientQueue::new(&client).unwrap();
+    for _ in 0..40 {
+        queue.submit(&older, &within(60_000)).unwrap();
+    }
+    queued(&server, 40);
+    let order = || server.ask::<Vec<String>>(&["ZRANGE", QUEUE, "0", "-1"]);
+    let first = order();
+    let newer = limiter(&client, "s", &[leased(1, 1_600)]);
+    // Three times as long as Redis keeps a wait of which nothing is heard.
+    let until = Instant::now() + ms(2_400);
+    while Instant::now() < until {
+        assert!(order() == first, "they come in another order");
+        std::thread::sleep(ms(50));
+    }
+    assert_eq!(newer.release(held), Ok(Status::Ok));
+    assert_eq!(next(&queue).status, Status::Ok);
+}
