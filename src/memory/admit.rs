@@ -8,7 +8,7 @@ use super::scene::Scene;
 use super::wait::{Stage, Wait};
 use super::{Memory, refused};
 use crate::decision::{Decision, Status};
-use crate::limit::decide::Outcome;
+use crate::limit::decide::{Outcome, Verdict};
 use crate::limit::key::KeyState;
 use crate::limit::time::{Span, Time};
 use crate::limit::weights::Weights;
@@ -202,11 +202,7 @@ impl Scene<'_> {
                 self.wait(key, request, weights, Some(self.now), asker)
             }
             (Outcome::Admit, _) if key.has_line() && !matches!(asker, Asker::Pace) => {
-                let refusal = self.refusal(key, weights, verdict);
-                if !matches!(asker, Asker::Peek) {
-                    self.count_refusal(refusal.status);
-                }
-                refusal
+                self.refuse(key, weights, verdict, asker)
             }
             (Outcome::Admit, Asker::Peek) => self.numbers(key, Status::Ok, None),
             (Outcome::Admit, _) => self.grant(key, request, weights, self.now, asker),
@@ -221,14 +217,17 @@ impl Scene<'_> {
             {
                 self.wait(key, request, weights, None, asker)
             }
-            _ => {
-                let refusal = self.refusal(key, weights, verdict);
-                if !matches!(asker, Asker::Peek) {
-                    self.count_refusal(refusal.status);
-                }
-                refusal
-            }
+            _ => self.refuse(key, weights, verdict, asker),
         }
+    }
+
+    /// Counted, unless it was only a look.
+    fn refuse(&self, key: &Key, weights: &Weights, verdict: Verdict, asker: &Asker) -> Decision {
+        let refusal = self.refusal(key, weights, verdict);
+        if !matches!(asker, Asker::Peek) {
+            self.count_refusal(refusal.status);
+        }
+        refusal
     }
 
     /// It joins the line whatever the outlook might become.

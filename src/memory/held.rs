@@ -369,22 +369,23 @@ impl Scene<'_> {
 
     fn settle_held(&mut self, keys: &mut Keys, serial: u64, actual: u64) -> Option<()> {
         let key = self.holder(keys, serial)?;
-        match key.named.is_newest() {
-            true => self.serve(key),
-            // What was taken under other limits is settled no more, whoever is the first to call.
-            false => self.pump(key),
+        self.serve_before_settling(key);
+        if self.book.held.get(&serial)?.settled {
+            return None;
         }
-        let held = self
-            .book
-            .held
-            .get_mut(&serial)
-            .filter(|held| !held.settled)?;
+        let mut held = self.book.unhold(serial)?;
         held.settled = true;
-        if let Some(mut held) = self.book.unhold(serial) {
-            key.settle(self.now, &mut held.booking, actual);
-            self.book.hold(serial, held);
-        }
+        key.settle(self.now, &mut held.booking, actual);
+        self.book.hold(serial, held);
         self.serve(key);
         Some(())
+    }
+
+    /// What was taken under other limits is settled no more, whoever is the first to call.
+    pub fn serve_before_settling(&mut self, key: &mut Key) {
+        match key.named.is_newest() {
+            true => self.serve(key),
+            false => self.pump(key),
+        }
     }
 }

@@ -269,13 +269,7 @@ impl Scene<'_> {
         let (id, rules) = (spent.key, spent.rules);
         let mut key = keys.find(id, &memory.names);
         if let Some(key) = &mut key {
-            match key.named.is_newest() {
-                true => self.serve(key),
-                // What was taken under other limits is settled no more, whoever is the first to call.
-                false => self.pump(key),
-            }
-        }
-        if let Some(key) = &mut key {
+            self.serve_before_settling(key);
             key.forget(now);
         }
         // Those who were served just now may have been too many to remember this one.
