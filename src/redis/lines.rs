@@ -161,28 +161,29 @@ impl Scene<'_> {
 
     /// Sees to it that a question is sent: now, or with the next call on its key.
     pub fn enqueue(&mut self, key: &Arc<Key>, ops: Vec<Op>, then: Then) {
-        let item = self.item(key, ops, then);
-        let line = self.line(key);
-        if line.flying {
-            line.queue.push_back(item);
-        } else {
-            line.flying = true;
-            let item = self.as_sent(item);
-            self.due.push(vec![item]);
-        }
+        self.send_or(key, ops, then, VecDeque::push_back);
     }
 
     /// The same, before all that is on the line.
     pub fn enqueue_first(&mut self, key: &Arc<Key>, ops: Vec<Op>, then: Then) {
+        self.send_or(key, ops, then, VecDeque::push_front);
+    }
+
+    fn send_or(
+        &mut self,
+        key: &Arc<Key>,
+        ops: Vec<Op>,
+        then: Then,
+        queue: fn(&mut VecDeque<Item>, Item),
+    ) {
         let item = self.item(key, ops, then);
         let line = self.line(key);
         if line.flying {
-            line.queue.push_front(item);
-        } else {
-            line.flying = true;
-            let item = self.as_sent(item);
-            self.due.push(vec![item]);
+            return queue(&mut line.queue, item);
         }
+        line.flying = true;
+        let item = self.as_sent(item);
+        self.due.push(vec![item]);
     }
 
     /// What moves bookings moves those that there are when it is sent.
@@ -371,8 +372,12 @@ impl Line {
 
     /// Something may start there that has not started yet.
     pub fn is_awaited(&self) -> bool {
-        let booked = self.booked.len() + self.moving.len();
-        self.flying || booked > 0 || !self.queued.is_empty() || self.again.is_on()
+        self.flying || self.waits() > 0 || self.again.is_on()
+    }
+
+    /// Waits with a time, also those whose bookings are being moved.
+    pub fn booked_or_moving(&self) -> Vec<u64> {
+        self.booked.union(&self.moving).copied().collect()
     }
 
     /// How many wait there, as far as is known.

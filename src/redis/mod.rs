@@ -14,8 +14,8 @@
 //! - [`question`]: what goes into a call. [`keys`]: how keys are named there. [`wire`]: what is said to a
 //!   script, and what it says.
 //! - [`script`]: what runs in Redis, put together for a limiter.
-//! - [`rules`]: what the protocol rests on. [`flight`]: calls under way. [`driver`]: the thread that carries them. [`link`]: connections: what is
-//!   sent, at most how often, and what a failure means.
+//! - [`rules`]: what the protocol rests on. [`flight`]: calls under way. [`driver`]: the thread that carries
+//!   them. [`link`]: connections: what is sent, at most how often, and what a failure means.
 //!
 //! What depends on time goes by the client's clock, what is random comes from its [`dice`], and calls go
 //! out through a [`Carrier`]: nothing else keeps it from being run in virtual time, without a network.

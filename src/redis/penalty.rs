@@ -93,7 +93,10 @@ impl Scene<'_> {
         if until > Time(0) && until != line.blocked {
             (line.blocked, line.heard) = (until, now);
             match key.named.limits.holds() {
-                true => self.ask_times(key),
+                true => line
+                    .booked_or_moving()
+                    .into_iter()
+                    .for_each(|one| self.see_anew(key, one)),
                 false => self.book_all_again(key),
             }
         }
@@ -107,26 +110,14 @@ impl Scene<'_> {
         if reset != line.reset {
             (line.reset, line.blocked, line.heard) = (reset, Time(0), now);
             match key.named.limits.holds() {
-                true => self
-                    .booked_or_moving(key)
+                true => line
+                    .booked_or_moving()
                     .into_iter()
                     .for_each(|one| self.requeue(one)),
                 false => self.book_all_again(key),
             }
         }
         self.tidy(key);
-    }
-
-    fn booked_or_moving(&mut self, key: &Arc<Key>) -> Vec<u64> {
-        let line = self.line(key);
-        line.booked.union(&line.moving).copied().collect()
-    }
-
-    fn ask_times(&mut self, key: &Arc<Key>) {
-        for serial in self.booked_or_moving(key) {
-            self.hold_back(serial);
-            self.ask_time(serial);
-        }
     }
 
     /// A call was sent before the last penalty, or reset, was heard of.

@@ -51,10 +51,10 @@ impl Scene<'_> {
     pub fn book_all_again(&mut self, key: &Arc<Key>) {
         let now = self.now;
         let line = self.line(key);
-        if line.booked.is_empty() && line.moving.is_empty() {
+        let booked = line.booked_or_moving();
+        if booked.is_empty() {
             return;
         }
-        let booked: Vec<u64> = line.booked.union(&line.moving).copied().collect();
         (line.again.returns, line.again.from) = (true, now);
         // Who has asked by now comes after those.
         for serial in line.take_waiting() {
