@@ -36,12 +36,17 @@ local function fresh_states(limits, now)
   return states
 end
 
-local function fresh_key(limits, now)
+-- `people` and `era` are of semaphores only, see holders.lua.
+local function blank_key(states, epoch, seen)
   return {
-    states = fresh_states(limits, now), booked = 0, blocked = 0, seq = 0, epoch = epoch_of(limits, 0),
-    epoch_until = 0, fill = 0, told = 0, parked = {}, owed = {}, seen = now, skew = 0, version = 0, opened = 0, params = '', from = false,
+    states = states, booked = 0, blocked = 0, seq = 0, epoch = epoch, epoch_until = 0, fill = 0, told = 0,
+    parked = {}, owed = {}, seen = seen, skew = 0, version = 0, opened = 0, params = '', from = false,
     stepped = false, people = nil, era = nil,
   }
+end
+
+local function fresh_key(limits, now)
+  return blank_key(fresh_states(limits, now), epoch_of(limits, 0), now)
 end
 
 -- From then on the key may be forgotten.

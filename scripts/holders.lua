@@ -236,8 +236,8 @@ function holders_of.begin(limits, key, known, now, answer, next_arg, next_weight
     unswept = true
   end
 
-  -- The ends of those permits that have started and are not renewed among the MOST that end first, if not too many waits and
-  -- ids that are kept out are between them; and what they hold.
+  -- The ends of those permits that have started and are not renewed among the MOST that end first, if not too
+  -- many waits and ids that are kept out are between them; and what they hold.
   local function first_ends()
     local found, seen, from = {}, 0, 0
     local all = min(4 * MOST, people[HELD] + people[QUEUED] + people[DEAD])

@@ -220,22 +220,21 @@ else
     return ops.P()
   end
 
-  function ops.D()
+  local function give_back(after)
     local booking = parse_booking(next_arg(), limits)
-    if not booking or booking.seq == 0 then return answer('S', nil, 0) end
+    if not booking or booking.seq == 0 or booking.at <= after then return answer('S', nil, 0) end
     cancel_rates(limits, key, now, booking)
     tell_sooner()
     dirty = true
     return answer('O', nil, 0)
   end
 
+  function ops.D()
+    return give_back(-1)
+  end
+
   function ops.U()
-    local booking = parse_booking(next_arg(), limits)
-    if not booking or booking.seq == 0 or booking.at <= now then return answer('S', nil, 0) end
-    cancel_rates(limits, key, now, booking)
-    tell_sooner()
-    dirty = true
-    return answer('O', nil, 0)
+    return give_back(now)
   end
 
   function ops.W()

@@ -7,8 +7,8 @@
 -- (see holders.lua). The key is there until after kept, unless it gets lost. limits is the parameters' text
 -- the state was last decided under, version and opened are those of whoever brought it; a state is its
 -- numbers, unless its kind has a text of its own; a booking is "at seq epoch previous|charge|..."; parked is
--- "first>booking" with ',' between them, owed "actual~booking". What every key has, and what a token bucket has at least, is as
--- wide as 2^53 is, so that fast.lua finds it.
+-- "first>booking" with ',' between them, owed "actual~booking". What every key has, and what a token bucket
+-- has at least, is as wide as 2^53 is, so that fast.lua finds it.
 -- What was stored may be anybody's: it is checked before it is used. What comes with a call is ours.
 
 -- Made by holders.lua where there is a semaphore.
@@ -87,11 +87,8 @@ local function parse_key(text, limits, mine)
   local opened, epoch, from = match(text, '^1;%d+ (%d+) (%d+);()')
   if not from then return nil end
   local version, params = match(mine, '^(%d+);(.*)$')
-  local key = {
-    states = {}, booked = 0, blocked = 0, seq = 0, epoch = epoch + 0, epoch_until = 0, fill = 0, told = 0,
-    parked = {}, owed = {}, seen = 0, skew = 0, version = 0, opened = opened + 0, params = params, from = false, stepped = false, people = nil,
-    era = nil,
-  }
+  local key = blank_key({}, epoch + 0, 0)
+  key.opened, key.params = opened + 0, params
   if sub(text, from, from + #mine) == mine .. ';' then
     from = from + #mine + 1
   else

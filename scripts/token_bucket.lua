@@ -139,6 +139,6 @@ end
 
 kinds.T = {
   takes = 4, size = 6, charge_size = 10, text = text, parse = parse, limit = limit, fresh = fresh,
-  fill = fill, fresh_at = fresh_at, wait = wait, charge = charge, undo = undo, join = join, figures = figures, lower = lower,
-  raise = raise, owes = owes, reconfigure = reconfigure,
+  fill = fill, fresh_at = fresh_at, wait = wait, charge = charge, undo = undo, join = join, figures = figures,
+  lower = lower, raise = raise, owes = owes, reconfigure = reconfigure,
 }
