@@ -57,6 +57,9 @@ end
 
 local function charge(p, s, now, at, weight)
   if s[5] <= now then s[3], s[4], s[5] = 0, 0, 0 end
+  -- As of a token bucket, the quiet before now is over.
+  local left, since = interval_advance(p, s, now)
+  if left == 0 then s[1], s[2] = left, since end
   local owed, anchor = interval_advance(p, s, at)
   local charge = {weight, weight, s[1] - owed, s[2], owed + weight, anchor, s[3], s[4]}
   s[1], s[2] = owed + weight, anchor

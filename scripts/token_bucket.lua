@@ -50,7 +50,9 @@ end
 local function charge(p, s, now, at, weight)
   if s[6] <= now then s[3], s[4], s[5], s[6] = 0, 0, 0, 0 end
   local us, rem = tick_max(at, 0, s[1], s[2])
-  local ius, irem = tick_sub(us, rem, s[1], s[2], p.n)
+  -- What comes to be owed before it is undone is not paid by the quiet before now, which is over.
+  local qus, qrem = tick_max(now, 0, s[1], s[2])
+  local ius, irem = tick_sub(us, rem, qus, qrem, p.n)
   local cus, crem = cost(weight, p.n, p.p)
   s[1], s[2] = tick_add(us, rem, cus, crem, p.n)
   if s[6] > 0 then s[6] = max(s[6], tick_ceil(s[1], s[2])) end

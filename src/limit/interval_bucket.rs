@@ -148,8 +148,19 @@ impl IntervalBucket {
         Wait::After(fits.since(at))
     }
 
-    pub fn charge(&self, state: &mut Filling, at: Time, weight: u64, mark: Mark) -> IntervalCharge {
-        let before = *state;
+    /// As of a token bucket, the quiet before `now` is over.
+    pub fn charge(
+        &self,
+        state: &mut Filling,
+        now: Time,
+        at: Time,
+        weight: u64,
+        mark: Mark,
+    ) -> IntervalCharge {
+        let before = match self.advance(*state, now) {
+            full @ Filling { owed: 0, .. } => full,
+            _ => *state,
+        };
         *state = self.advance(before, at);
         let paid = before.owed - state.owed;
         state.owed += weight;

@@ -185,7 +185,7 @@ impl Rule {
         }
         if let (Rule::TokenBucket(rule), State::TokenBucket(tat)) = (self, &mut *state) {
             // By far the most frequent.
-            return Charge::TokenBucket(rule.charge(tat, at, weight, Mark::default()));
+            return Charge::TokenBucket(rule.charge(tat, now, at, weight, Mark::default()));
         }
         let mark = state.mark(now);
         let charge = self.charge_plain(state.plain_mut(), now, at, weight, mark);
@@ -211,14 +211,14 @@ impl Rule {
     ) -> Charge {
         match (self, state) {
             (Rule::TokenBucket(rule), State::TokenBucket(tat)) => {
-                Charge::TokenBucket(rule.charge(tat, at, weight, mark))
+                Charge::TokenBucket(rule.charge(tat, now, at, weight, mark))
             }
             (Rule::Semaphore(_), State::Semaphore(used)) => {
                 *used += weight;
                 Charge::Semaphore(weight)
             }
             (Rule::IntervalBucket(rule), State::IntervalBucket(filling)) => {
-                Charge::IntervalBucket(rule.charge(filling, at, weight, mark))
+                Charge::IntervalBucket(rule.charge(filling, now, at, weight, mark))
             }
             (Rule::Pacer(rule), State::Pacer(paced)) => {
                 Charge::Pacer(Box::new(rule.charge(paced, now, at, weight)))

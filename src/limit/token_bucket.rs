@@ -24,7 +24,7 @@ pub struct TokenBucket {
 pub struct BucketCharge {
     pub weight: u64,
     cost: Tick,
-    /// How long the bucket had been full before.
+    /// How long the bucket would be full before, from then on.
     idle: Tick,
     /// `tat` right after the charge.
     end: Tick,
@@ -126,10 +126,18 @@ impl TokenBucket {
         }
     }
 
+    /// What comes to be owed before it is undone is not paid by the quiet before `now`, which is over.
     #[inline]
-    pub fn charge(&self, tat: &mut Tick, at: Time, weight: u64, mark: Mark) -> BucketCharge {
+    pub fn charge(
+        &self,
+        tat: &mut Tick,
+        now: Time,
+        at: Time,
+        weight: u64,
+        mark: Mark,
+    ) -> BucketCharge {
         let start = Tick::at(at).max(*tat);
-        let idle = self.rate.sub(start, *tat);
+        let idle = self.rate.sub(start, Tick::at(now).max(*tat));
         let cost = self.cost(weight);
         *tat = self.rate.add(start, cost);
         BucketCharge {

@@ -11,25 +11,17 @@ use limiter::limit::sliding_log::SlidingLog;
 use limiter::limit::time::{Span, Time};
 use limiter::limit::token_bucket::TokenBucket;
 use limiter::limit::weights::Weights;
-use proptest::prelude::ProptestConfig;
+
+#[path = "../support/properties.rs"]
+mod properties;
+
+pub use properties::cases;
 
 pub const MS: u64 = 1_000;
 pub const SEC: u64 = 1_000_000;
 pub const HOUR: u64 = 3_600 * SEC;
 /// Not a multiple of anything in sight.
 pub const START: Time = Time(1_767_225_600_123_457);
-
-/// So many random cases. A failure prints its input; nothing is written beside the sources.
-/// So many, or LIMITER_TIMES as many.
-pub fn cases(cases: u32) -> ProptestConfig {
-    let times = std::env::var("LIMITER_TIMES").map_or(1, |times| times.parse().unwrap());
-    ProptestConfig {
-        cases: cases * times,
-        max_global_rejects: 1_024 * times,
-        failure_persistence: None,
-        ..ProptestConfig::default()
-    }
-}
 
 pub fn bucket(capacity: u64, refill: u64, period: u64) -> Rule {
     Rule::TokenBucket(TokenBucket::new(capacity, refill, Span(period), false).unwrap())

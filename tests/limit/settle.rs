@@ -125,6 +125,30 @@ fn settled_up_late_a_key_is_the_same_whether_it_was_forgotten_or_not() {
     }
 }
 
+/// What is booked behind a penalty and taken back leaves the debt that came meanwhile.
+#[test]
+fn settled_up_behind_a_booking_that_is_cancelled_it_is_the_same_whether_it_was_forgotten_or_not() {
+    for rule in each_kind(10)
+        .into_iter()
+        .filter(|rule| !rule.starts_empty())
+    {
+        let mut kept = Key::of(rule);
+        let booking = kept.take(4).ok();
+        kept.release(&booking);
+        kept.advance(60 * SEC);
+        let mut forgotten = kept.clone();
+        assert!(forgotten.forget_if_fresh());
+        for key in [&mut kept, &mut forgotten] {
+            key.penalize(SEC / 2);
+            let ahead = key.pace(2).ok();
+            key.advance(1_000);
+            key.settle(&mut booking.clone(), 9);
+            key.cancel(ahead);
+        }
+        crate::cancel::assert_alike(&kept, &forgotten, 10, 3 * SEC);
+    }
+}
+
 /// The sum of refunds is kept while anything that was charged under it may ask.
 #[test]
 fn a_busy_bucket_remembers_its_refunds() {

@@ -8,6 +8,8 @@ mod model;
 mod penalties;
 mod permits;
 mod plain;
+#[path = "../support/properties.rs"]
+mod properties;
 mod relaying;
 mod settling;
 mod threads;

@@ -7,6 +7,7 @@ use limiter::op::Request;
 use proptest::prelude::*;
 
 use crate::kit::*;
+use crate::properties::cases;
 
 /// What can happen to a semaphore. Indices are taken modulo what there is.
 #[derive(Clone, Debug)]
@@ -359,7 +360,7 @@ struct Booked {
 enum Use {
     Taken,
     GivenUp,
-    /// Given up, and its time passed.
+    /// Given up, and its time passed, and that of those given up right after it.
     Unused,
 }
 
@@ -401,19 +402,16 @@ impl Slots {
         if index >= fixed {
             self.booked.remove(index);
         } else {
-            self.booked[index].used = Use::GivenUp;
             let mut last = fixed;
             if index + 1 == fixed {
+                self.booked[index].used = Use::GivenUp;
                 while last > 0 && self.booked[last - 1].used == Use::GivenUp {
                     last -= 1;
                     self.booked.remove(last);
                 }
             } else {
-                for slot in &mut self.booked[..fixed] {
-                    if slot.used == Use::GivenUp && slot.at <= self.now {
-                        slot.used = Use::Unused;
-                    }
-                }
+                self.pass_runs(fixed);
+                self.booked[index].used = Use::GivenUp;
             }
         }
         let mut next = self.now;
@@ -422,6 +420,22 @@ impl Slots {
                 slot.at = slot.at.min(next);
             }
             next = self.now.max(slot.at + 1);
+        }
+    }
+
+    /// Those in a row that were given up pass unused together, with the last of them.
+    fn pass_runs(&mut self, fixed: usize) {
+        let mut passed = true;
+        for slot in self.booked[..fixed].iter_mut().rev() {
+            match slot.used {
+                Use::GivenUp => {
+                    passed &= slot.at <= self.now;
+                    if passed {
+                        slot.used = Use::Unused;
+                    }
+                }
+                Use::Taken | Use::Unused => passed = true,
+            }
         }
     }
 
@@ -439,7 +453,7 @@ impl Slots {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(cases(400))]
 
     #[test]
     fn a_semaphore_is_what_its_model_is(steps in steps()) {

@@ -8,6 +8,7 @@ use limiter::limit::time::Span;
 use proptest::prelude::*;
 
 use crate::kit::*;
+use crate::properties::cases;
 
 fn fixed(limit: u64, window: Span) -> Rule {
     Rule::FixedWindow(FixedWindow::new(limit, window, Align::Clock).unwrap())
@@ -159,7 +160,7 @@ fn terms() -> impl Strategy<Value = Terms> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 600, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(cases(600))]
 
     /// Whatever comes together on one key, no more starts than the limits that were in force allow.
     #[test]

@@ -12,6 +12,7 @@ use limiter::op::{Request, Weights};
 use proptest::prelude::*;
 
 use crate::kit::*;
+use crate::properties::cases;
 
 #[derive(Clone, Debug)]
 enum Step {
@@ -175,7 +176,7 @@ impl Side {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(cases(300))]
 
     #[test]
     fn the_short_path_answers_as_the_long_one(steps in steps(), per_call in any::<bool>()) {

@@ -15,6 +15,7 @@ use limiter::op::{Relay, Sink};
 use proptest::prelude::*;
 
 use crate::kit::*;
+use crate::properties::cases;
 
 fn interval(capacity: u64, refill: u64, period: Span) -> Rule {
     Rule::IntervalBucket(IntervalBucket::new(capacity, refill, period, false).unwrap())
@@ -442,7 +443,7 @@ impl Pool {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(cases(300))]
 
     /// Whatever is given back, and however those who wait move up for it.
     #[test]

@@ -60,10 +60,10 @@ impl Stored<'_> {
         let (outcome, retry, booking) = match self.bucket.wait(before, now, weight) {
             Wait::Now => {
                 let start = before.max(Tick::at(now));
-                let (cost, idle) = (rate.cost(weight), rate.sub(start, before));
+                let cost = rate.cost(weight);
                 self.tat = rate.add(start, cost);
                 let booking = format!(
-                    "{} 0 {} 0|{weight} {} {} {} {} {} {} 0 0 0",
+                    "{} 0 {} 0|{weight} {} {} 0 0 {} {} 0 0 0",
                     now.0,
                     if self.epoch.is_empty() {
                         "0"
@@ -72,8 +72,6 @@ impl Stored<'_> {
                     },
                     cost.us,
                     cost.rem,
-                    idle.us,
-                    idle.rem,
                     self.tat.us,
                     self.tat.rem
                 );
