@@ -158,9 +158,7 @@ fn a_real_server_answers_as_the_embedded_one() {
             let Ok(Reply::Done { answers, .. }) = Reply::read(&found, ops) else {
                 panic!("{found:?}");
             };
-            let made = answers
-                .into_iter()
-                .map(|answer| answer.booking.into_string());
+            let made = answers.into_iter().map(|answer| answer.booking.to_string());
             bookings.extend(made.filter(|booking| !booking.is_empty()));
             for key in names(&target) {
                 let ttl: i64 = server.ask(&["PTTL", &key]);

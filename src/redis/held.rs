@@ -7,7 +7,7 @@ use super::named::Rules;
 use super::ops::Stage;
 use super::question::Op;
 use super::rebook::UNKNOWN;
-use super::wire::{Answer, Era, Id, Outcome};
+use super::wire::{Answer, Era, Id, Outcome, Taken};
 use super::{Key, Rule, Scene};
 use crate::decision::Status;
 use crate::limit::time::{Span, Time};
@@ -39,7 +39,7 @@ pub(super) struct Held {
     armed: Time,
     /// When it is renewed next, if nothing is under way.
     renew_at: Option<Time>,
-    pub booking: Box<str>,
+    pub booking: Taken,
     pub settled: bool,
     tell: Option<Tell>,
     /// The wait it will be granted to when its time has come.
@@ -379,7 +379,7 @@ impl Scene<'_> {
                 held.booked &= held.wait.is_some();
                 held.ends = held.ends.max(ends(now, &held.key, lease.full, answer));
                 held.era = trip.era.expect("a semaphore has one");
-                if *held.booking == *UNKNOWN {
+                if held.booking == *UNKNOWN {
                     held.booking = answer.booking.clone();
                 }
                 // Without renewal the caller says how long it lives, which may be shorter than before.

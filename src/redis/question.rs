@@ -1,5 +1,5 @@
 //! One operation on a key, until it goes into a call.
-use super::wire::{Batch, Era, Id};
+use super::wire::{Batch, Era, Id, Taken};
 use crate::limit::time::{Span, Time};
 use crate::limit::weights::Weights;
 
@@ -22,11 +22,11 @@ pub(super) enum Op {
     },
     Peek(Weights),
     /// Give back a booking that is not due.
-    Unbook(Box<str>),
+    Unbook(Taken),
     /// Give back a booking to be booked anew. It has not started, whatever its time.
-    Return(Box<str>),
+    Return(Taken),
     /// Take back a booking, if none was made after it, to be booked again in the same call.
-    Lift(Box<str>),
+    Lift(Taken),
     /// The same of what a permit has booked of rates.
     LiftHeld(Id),
     /// Book again what was taken back as the nth in this call, from 1.
@@ -49,7 +49,7 @@ pub(super) enum Op {
         era: Era,
         weights: Weights,
     },
-    Settle(Box<str>, u64),
+    Settle(Taken, u64),
     Reset,
     /// Admit nothing for so long.
     Penalize(Span),

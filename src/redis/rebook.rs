@@ -187,7 +187,7 @@ impl Scene<'_> {
             };
             let wait = self.shard.waits.get_mut(&serial).expect("it is booked");
             match std::mem::replace(&mut wait.stage, Stage::Again) {
-                Stage::Booked(was) if *was.booking != *UNKNOWN => {
+                Stage::Booked(was) if was.booking != *UNKNOWN => {
                     wait.stage = Stage::Returning;
                     returned.push((serial, was));
                 }

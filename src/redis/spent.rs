@@ -6,7 +6,7 @@ use super::lines::{Slot, Then};
 use super::link::Failure;
 use super::policy;
 use super::question::Op;
-use super::wire::{Answer, Outcome};
+use super::wire::{Answer, Outcome, Taken};
 use super::{Key, Redis, Scene};
 use crate::decision::Status;
 use crate::limit::time::{Span, Time};
@@ -14,7 +14,7 @@ use crate::limit::time::{Span, Time};
 /// A permit that holds nothing that would have to come back.
 pub(super) struct Spent {
     pub key: Arc<Key>,
-    booking: Box<str>,
+    booking: Taken,
     settled: bool,
     /// The caller sleeps until then by itself, and may give the time back before.
     paced: bool,
@@ -22,7 +22,7 @@ pub(super) struct Spent {
 
 impl Scene<'_> {
     /// The number of a permit for what was taken.
-    pub fn permit(&mut self, key: &Arc<Key>, booking: Box<str>, paced: bool) -> u64 {
+    pub fn permit(&mut self, key: &Arc<Key>, booking: Taken, paced: bool) -> u64 {
         let spent = Spent {
             key: key.clone(),
             booking,
@@ -48,7 +48,7 @@ impl Scene<'_> {
     }
 
     /// What a permit has taken is known now.
-    pub fn has_booked(&mut self, permit: u64, booking: Box<str>) {
+    pub fn has_booked(&mut self, permit: u64, booking: Taken) {
         if let Ok((_, serial)) = self.redis.numbers.read(permit)
             && let Some(spent) = self.shard.recent.get_mut(serial >> 1)
         {
@@ -109,7 +109,7 @@ impl Scene<'_> {
     }
 
     /// What a permit took, and whether that was settled.
-    fn charge(&mut self, serial: u64) -> Option<(&Arc<Key>, &mut Box<str>, &mut bool)> {
+    fn charge(&mut self, serial: u64) -> Option<(&Arc<Key>, &mut Taken, &mut bool)> {
         match Serial::of(serial) {
             Serial::Held(permit) => {
                 self.lease_due(permit);

@@ -10,7 +10,7 @@ use limiter::limit::weights::Weights;
 use limiter::memory::{Memory, Named, Options};
 use limiter::op::{self, Request};
 use limiter::permit::Numbers;
-use limiter::redis::wire::{Answer, Batch, Era, Head, Holding, Id, Outcome, Reply, Target};
+use limiter::redis::wire::{Answer, Batch, Era, Head, Holding, Id, Outcome, Reply, Taken, Target};
 use limiter::stats::Stats;
 
 use crate::exact::Figures;
@@ -44,7 +44,7 @@ pub struct Both {
     /// Something of a semaphore.
     held: bool,
     memory: (usize, u64),
-    script: (usize, Box<str>, Id),
+    script: (usize, Taken, Id),
     settled: bool,
     over: bool,
 }
@@ -361,7 +361,7 @@ impl Run {
                 },
             );
             let found = Answer {
-                booking: Box::default(),
+                booking: Taken::default(),
                 ..answers[0].clone()
             };
             self.check_script(told, false, &found);

@@ -78,7 +78,7 @@ struct Present {
 /// A booking as both sides have it, and what it was made under.
 pub struct Made {
     pub booking: Booking,
-    text: Box<str>,
+    text: wire::Taken,
     limits: Limits,
 }
 
@@ -302,7 +302,7 @@ impl Run {
                     retry_after: retry.max(Span(1)),
                     ..self.expect(at, outcome, &found)
                 };
-                assert_eq!(&*found.booking, "", "{}", self.story());
+                assert!(found.booking.is_empty(), "{}", self.story());
                 return self.check(expected, found);
             }
         };

@@ -1,5 +1,5 @@
 //! A batch of operations on one key, as a script call.
-use std::fmt::Write;
+use std::fmt::{Display, Write};
 use std::sync::Arc;
 
 use super::opened::{Opened, Told};
@@ -230,9 +230,9 @@ impl Batch<'_> {
         }
     }
 
-    fn push_id(&mut self, id: Id) {
+    fn push_text(&mut self, text: impl Display) {
         self.text.clear();
-        write!(self.text, "{id}").expect("a String takes every write");
+        write!(self.text, "{text}").expect("a String takes every write");
         self.args.push(&self.text);
     }
 
@@ -277,7 +277,7 @@ impl Batch<'_> {
     pub fn acquire(&mut self, id: Id, wait: Option<Span>, lease: (Span, bool), weights: &Weights) {
         assert!(self.target.holds, "rates are booked");
         self.op("A");
-        self.push_id(id);
+        self.push_text(id);
         self.push_wait(wait);
         self.push_lease(lease);
         self.push_weights(weights);
@@ -329,7 +329,7 @@ impl Batch<'_> {
     pub fn release(&mut self, id: Id, dead: Option<Span>) {
         assert!(self.target.holds, "rates are not released");
         self.op("R");
-        self.push_id(id);
+        self.push_text(id);
         self.push_dead(dead);
     }
 
@@ -337,37 +337,40 @@ impl Batch<'_> {
     pub fn cancel(&mut self, id: Id, dead: Option<Span>) {
         assert!(self.target.holds, "rates are unbooked");
         self.op("C");
-        self.push_id(id);
+        self.push_text(id);
         self.push_dead(dead);
     }
 
     /// Gives back a booking that is not due yet.
-    pub fn unbook(&mut self, booking: &str) {
+    pub fn unbook(&mut self, booking: impl Display) {
         assert!(!self.target.holds, "a semaphore's wait is cancelled");
         self.class = Class::AtMostOnce;
-        self.op("U").push(booking);
+        self.op("U");
+        self.push_text(booking);
     }
 
     /// Gives back a booking, due or not, which has not started and will not.
-    pub fn give_back(&mut self, booking: &str) {
+    pub fn give_back(&mut self, booking: impl Display) {
         assert!(!self.target.holds, "a semaphore's wait is cancelled");
         self.class = Class::AtMostOnce;
-        self.op("D").push(booking);
+        self.op("D");
+        self.push_text(booking);
     }
 
     /// Takes a booking back, if none was made after it, to be [booked again](Batch::rebook). The last one
     /// first, and before all other operations.
-    pub fn lift(&mut self, booking: &str) {
+    pub fn lift(&mut self, booking: impl Display) {
         assert!(!self.target.holds, "a permit's booking is lifted");
         self.class = Class::AtMostOnce;
-        self.op("V").push(booking);
+        self.op("V");
+        self.push_text(booking);
     }
 
     /// The same of what the permit of this id has booked of rates.
     pub fn lift_held(&mut self, id: Id) {
         assert!(self.target.holds, "rates have no ids");
         self.op("V");
-        self.push_id(id);
+        self.push_text(id);
     }
 
     /// Books again what the nth lift of this call, from 1, took back: to be no later than it was, unless
@@ -387,16 +390,18 @@ impl Batch<'_> {
     pub fn renew(&mut self, id: Id, lease: (Span, bool), era: Era, weights: &Weights) {
         assert!(self.target.holds, "rates have no lease");
         self.op("N");
-        self.push_id(id);
+        self.push_text(id);
         self.push_lease(lease);
         self.args.push(era.to_string());
         self.push_weights(weights);
     }
 
     /// Corrects what a booking took to what was used. Once for each booking.
-    pub fn settle(&mut self, booking: &str, actual: u64) {
+    pub fn settle(&mut self, booking: impl Display, actual: u64) {
         self.class = Class::AtMostOnce;
-        self.op("S").push(booking).push_number(actual);
+        self.op("S");
+        self.push_text(booking);
+        self.args.push_number(actual);
     }
 
     /// Makes the key as new, also one that holds garbage.

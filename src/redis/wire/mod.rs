@@ -1,19 +1,21 @@
 //! What is said to a script and what it says: the one place that knows the order of its arguments and
 //! of its answers. See scripts/main.lua for their meaning.
 //!
-//! - [`ask`]: a batch of operations on one key becomes a call.
+//! - [`ask`]: a batch of operations on one key becomes a call. [`taken`]: what one of them took.
 //! - [`opened`]: whose numbers decide.
 //! - [`reply`]: what came back, as types. [`run`]: the answer to many equal questions.
 mod ask;
 mod opened;
 mod reply;
 mod run;
+mod taken;
 
 use std::fmt;
 
 pub use ask::{Batch, HEAD_ARGS, Head, Holding, Target};
 pub use opened::{Opened, Openings, Told};
 pub use reply::{Answer, Malformed, Outcome, Reply};
+pub use taken::{Taken, Units};
 
 /// The code of the error for a key that holds none of our texts.
 pub const GARBAGE: &str = "LIMITERGARBAGE";

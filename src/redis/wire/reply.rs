@@ -1,7 +1,7 @@
 //! What a script answers.
 use redis::Value;
 
-use super::{Era, run};
+use super::{Era, Taken, run};
 use crate::limit::rule::Figures;
 use crate::limit::time::{Span, Time};
 
@@ -40,7 +40,7 @@ pub struct Answer {
     pub at: Time,
     /// What was taken, for [`settle`](super::Batch::settle) and [`unbook`](super::Batch::unbook); empty
     /// if nothing was. Of a settled booking, what it is now.
-    pub booking: Box<str>,
+    pub booking: Taken,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -226,7 +226,7 @@ mod tests {
             booking: "1 2|3".into(),
         };
         assert_eq!(answers[0], first);
-        assert_eq!((answers[1].index, &*answers[1].booking), (None, ""));
+        assert!(answers[1].index.is_none() && answers[1].booking.is_empty());
         assert_eq!(Reply::read(&value(&["5"]), 3), Ok(Reply::Late(Time(5))));
     }
 

@@ -1,15 +1,16 @@
 //! The answer of scripts/fast.lua: what was stored of a token bucket, and for what it was asked how often.
 //! The decisions follow from that by the bucket's own rule.
 use super::reply::{Answer, Outcome};
+use super::taken::{Taken, Units};
 use crate::limit::rate::Tick;
 use crate::limit::rule::{Figures, Wait};
 use crate::limit::time::{Span, Time};
 use crate::limit::token_bucket::TokenBucket;
 
 /// A plain bucket as it is stored, see scripts/state.lua.
-struct Stored<'a> {
+struct Stored {
     tat: Tick,
-    epoch: &'a str,
+    epoch: u64,
     per_call: bool,
     bucket: TokenBucket,
 }
@@ -20,8 +21,8 @@ fn number(text: &str) -> Option<u64> {
     text.parse().ok().filter(|_| digits)
 }
 
-impl Stored<'_> {
-    fn parse(text: &str) -> Option<Stored<'_>> {
+impl Stored {
+    fn parse(text: &str) -> Option<Stored> {
         let parts: Vec<&str> = text.split(';').collect();
         let ["1", head, _version, limit, _seen, state] = parts[..] else {
             return None;
@@ -43,11 +44,9 @@ impl Stored<'_> {
             us: number(us)?,
             rem: number(rem)?,
         };
-        // Plain numbers are what bookings are made of.
-        number(epoch)?;
         (tat.rem < bucket.rate().units()).then_some(Stored {
             tat,
-            epoch: epoch.trim_start_matches('0'),
+            epoch: number(epoch)?,
             per_call,
             bucket,
         })
@@ -62,23 +61,17 @@ impl Stored<'_> {
                 let start = before.max(Tick::at(now));
                 let cost = rate.cost(weight);
                 self.tat = rate.add(start, cost);
-                let booking = format!(
-                    "{} 0 {} 0|{weight} {} {} 0 0 {} {} 0 0 0",
-                    now.0,
-                    if self.epoch.is_empty() {
-                        "0"
-                    } else {
-                        self.epoch
-                    },
-                    cost.us,
-                    cost.rem,
-                    self.tat.us,
-                    self.tat.rem
-                );
+                let booking = Taken::Units(Units {
+                    at: now,
+                    epoch: self.epoch,
+                    weight,
+                    cost,
+                    end: self.tat,
+                });
                 (Outcome::Done, Span::ZERO, booking)
             }
-            Wait::After(span) => (Outcome::Denied, span, String::new()),
-            Wait::Never | Wait::Release => (Outcome::Never, Span::MAX, String::new()),
+            Wait::After(span) => (Outcome::Denied, span, Taken::default()),
+            Wait::Never | Wait::Release => (Outcome::Never, Span::MAX, Taken::default()),
         };
         let figures: Figures = self.bucket.figures(self.tat, now);
         let answer = Answer {
@@ -89,7 +82,7 @@ impl Stored<'_> {
             fence: 0,
             position: 0,
             at: now,
-            booking: booking.into(),
+            booking,
         };
         (answer, outcome == Outcome::Done)
     }

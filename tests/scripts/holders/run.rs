@@ -16,7 +16,7 @@ use limiter::permit::Numbers;
 use limiter::queue::Queue;
 use limiter::redis::keys::Names;
 use limiter::redis::wire::{
-    Answer, Batch, Era, Head, Holding, Id, Note, Opened, Outcome, Reply, Target,
+    Answer, Batch, Era, Head, Holding, Id, Note, Opened, Outcome, Reply, Taken, Target,
 };
 use limiter::stats::Stats;
 
@@ -34,7 +34,7 @@ pub struct Wait {
     deadline: Option<Time>,
     weights: Vec<u64>,
     /// Granted by the script from then on, with what it took.
-    granted: Option<(Time, Box<str>)>,
+    granted: Option<(Time, Taken)>,
 }
 
 #[derive(Clone, Debug)]
@@ -42,7 +42,7 @@ pub struct Permit {
     id: Id,
     number: u64,
     ends: Time,
-    booking: Box<str>,
+    booking: Taken,
     weights: Vec<u64>,
     settled: bool,
 }
