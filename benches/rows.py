@@ -33,6 +33,8 @@ ROWS = [
     Row("hand-off", "Redis, semaphore of 5, 1000 waiters in 4 processes", "semaphore:5",
         ["ours-semaphore", "blpop", "self-limiters"], callers=(250,), processes=4, judged="semaphore"),
     Row("denied", "Redis, denied again before retry_after", "denied", ["ours-memory"]),
+    Row("ahead", "Redis, one key, one thread, units taken ahead", "ahead",
+        ["ours-memory", "block_on=hot"], judged="rate"),
     Row("memory", "In memory, one key", "memory",
         ["ours-memory", "ours-go", "governor", "x/time/rate", "leaky-bucket", "rate-limiter-flexible",
          "bottleneck"], callers=(1, 2), judged="rate", local=True),

@@ -607,6 +607,9 @@ extern "C" {
  *     deny_cache_ms       0 to 1000               default 1000: for so long at most a denial by
  *                                                 rates is repeated without asking Redis, as long
  *                                                 as it stands and this client leaves the key alone
+ *     take_ahead_ms       0 to 1000               default 0, off: for so long at most units of a
+ *                                                 busy token bucket are kept that were taken
+ *                                                 ahead, to admit calls without asking Redis
  *     on_failure          error | open |          default error: when Redis cannot answer, the call
  *                         closed | local          fails (LIMITER_BACKEND); or passes; or is
  *                                                 denied; or is decided in this process, by the

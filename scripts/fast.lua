@@ -2,14 +2,14 @@
 -- ahead of them, nor refunded: what is asked for most. All of them are decided at once, with the numbers
 -- of token_bucket.lua; and before anything else is made that this does without. Any other case falls
 -- through to the rest of the script, with nothing done. The operation, which must be the only one:
---   B weight count one full n   take, so often, `one` of `full`: costs of the weight and the capacity, in
+--   B weight count one full n   (or Q) take, so often, `one` of `full`: costs of the weight and the capacity, in
 --                               parts of time of which n are a microsecond
 -- The answer is what was stored, or would have been: the client can tell the decisions from that as well,
 -- see src/redis/wire/run.rs. Reply: {seconds, microseconds, text, weight}, without the weight if it is 1.
 
 -- The text, or nothing.
 local function fast(limits, opened, op, weight, count, one, full, n, more, text, raw_now)
-  if op ~= 'B' or more then return nil end
+  if (op ~= 'B' and op ~= 'Q') or more then return nil end
   local string, fmod = string, math.fmod
   local sub, format = string.sub, string.format
   one, full, n = one + 0, full + 0, n + 0

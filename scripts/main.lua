@@ -5,7 +5,7 @@
 -- ARGV: 1 not_after, 0 for none; below 0: what time it is, if not the server's; 2 "version;limits"; 3 when
 -- they were opened, by the server's clock; 0 or less: so long ago; with a semaphore eight more, see
 -- holders.lua; then the operations:
---   T weights count        take, so often; B does the same, see fast.lua
+--   T weights count        take, so often; B does the same, see fast.lua. Q does so there alone: it is S here
 --   P wait weights         book a time at most so far ahead; wait < 0 is without limit
 --   M wait weights         the same for who waits: not while bookings are moved; then it answers when to ask
 --   U booking              give back a booking that is not due
@@ -202,6 +202,11 @@ else
     local text = ops.T()
     arg = arg + 3
     return text
+  end
+
+  function ops.Q()
+    arg = arg + 5
+    return answer('S', nil, 0)
   end
 
   function ops.P()

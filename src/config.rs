@@ -72,6 +72,8 @@ pub struct Config {
     pub command_timeout: Span,
     /// For how long a denial is repeated without asking Redis.
     pub deny_cache: Span,
+    /// For how long units of a bucket may be kept that were taken ahead of their use.
+    pub take_ahead: Span,
     pub on_failure: FailurePolicy,
     /// How many share a limiter, as long as Redis has not said.
     pub processes: u64,
@@ -141,6 +143,7 @@ impl Default for Config {
             prefix: "limiter".into(),
             command_timeout: Span::millis(250),
             deny_cache: Span::secs(1),
+            take_ahead: Span::ZERO,
             on_failure: FailurePolicy::Error,
             processes: 1,
             username: None,
@@ -189,6 +192,7 @@ impl Config {
                 self.command_timeout = Span::millis(number(key, value, 1..=60_000)?)
             }
             "deny_cache_ms" => self.deny_cache = Span::millis(number(key, value, 0..=1_000)?),
+            "take_ahead_ms" => self.take_ahead = Span::millis(number(key, value, 0..=1_000)?),
             "on_failure" => self.on_failure = choice(key, value, &FailurePolicy::NAMES)?,
             "processes" => self.processes = number(key, value, 1..=1_000_000)?,
             "username" => self.username = Some(text(key, value, 1..=1024)?),
@@ -272,6 +276,7 @@ mod tests {
             ("command_timeout_ms", 1, 60_000),
             ("processes", 1, 1_000_000),
             ("deny_cache_ms", 0, 1_000),
+            ("take_ahead_ms", 0, 1_000),
         ] {
             let mut config = Config::default();
             config.set(key, &least.to_string()).unwrap();

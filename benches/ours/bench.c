@@ -162,7 +162,7 @@ void answer(const tally *tally, const char *holds) {
 
 int main(int argc, char **argv) {
     char *size;
-    limiter_status status;
+    limiter_status status = LIMITER_OK;
     limiter_config_t *config = limiter_config_new();
 
     if (argc != 8) {
@@ -181,6 +181,9 @@ int main(int argc, char **argv) {
     args.key = argv[6];
     args.rate = strtoull(argv[7], NULL, 10);
 
+    /* Units are taken ahead of their use. */
+    if (is("ahead")) status = limiter_config_set(config, "take_ahead_ms", "100", NULL, 0);
+    if (status != LIMITER_OK) die("config", status);
     /* Who waits in these works waits on purpose, also where the server takes long. */
     status = limiter_config_set(config, "command_timeout_ms", "5000", NULL, 0);
     if (status == LIMITER_OK) status = limiter_config_set(config, "max_waiting", "1000000", NULL, 0);

@@ -56,6 +56,10 @@ func WithCommandTimeout(d time.Duration) ClientOption { return millisSetting("co
 // a settle, a raised limit) by then.
 func WithDenyCache(d time.Duration) ClientOption { return millisSetting("deny_cache_ms", d) }
 
+// WithTakeAhead lets a process take units of a busy token bucket ahead, and admit calls with them without asking
+// Redis. They are kept for so long at most: 0 to 1 s, 0 by default, which is off.
+func WithTakeAhead(d time.Duration) ClientOption { return millisSetting("take_ahead_ms", d) }
+
 // FailurePolicy is what is answered when Redis cannot.
 type FailurePolicy string
 

@@ -9,7 +9,7 @@
 //! - one file for each kind: [`semaphore`], [`token_bucket`], [`interval_bucket`], [`pacer`],
 //!   [`sliding_log`], [`sliding_counter`], [`fixed_window`]. [`ledger`] keeps buckets from giving
 //!   anything back twice, [`windows`] remembers those that bookings have left behind.
-//! - [`share`]: a process's part of the limits, if it is on its own.
+//! - [`share`]: a process's part of the limits, if it is on its own. [`quota`]: units taken ahead of their use.
 //! - [`rate`]: exact prices. [`bounds`]: what parameters may be. [`time`]: microseconds, and a clock that
 //!   never runs backwards.
 //!
@@ -27,6 +27,7 @@ pub mod key;
 pub mod ledger;
 mod log;
 pub mod pacer;
+pub mod quota;
 pub mod rate;
 pub mod rule;
 pub mod semaphore;

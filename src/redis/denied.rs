@@ -63,6 +63,7 @@ pub(super) fn alters(op: &Op) -> bool {
         Op::Unbook(_) | Op::Return(_) | Op::Settle(..) | Op::Reset | Op::Penalize(_) => true,
         Op::Book { .. }
         | Op::Acquire { .. }
+        | Op::Ahead(..)
         | Op::Peek(_)
         | Op::Look
         | Op::Lift(_)

@@ -103,6 +103,8 @@ pub(super) enum Then {
     End(Time),
     /// Whoever waits at this slot.
     Tell(Arc<Slot>),
+    /// The key's stock of units.
+    Ahead,
     /// As `Tell`, for a penalty or a reset.
     Change(Arc<Slot>),
     /// What is booked is to be booked anew: before that is sent, it becomes one of the next two.
@@ -251,8 +253,12 @@ impl Scene<'_> {
         assert!(line.flying, "only who flies asks");
         // A change goes alone: a key that holds garbage is healed by a reset only as a call's first operation.
         // So does what moves bookings, after the answers to all that was asked before it.
-        let changes =
-            |item: &Item| matches!(item.then, Then::Change(_) | Then::Sooner | Then::Again);
+        let changes = |item: &Item| {
+            matches!(
+                item.then,
+                Then::Change(_) | Then::Sooner | Then::Again | Then::Ahead
+            )
+        };
         let Some(first) = line.queue.pop_front() else {
             (line.flying, line.gave_back) = (false, false);
             self.tidy(key);
@@ -335,7 +341,9 @@ impl Scene<'_> {
                     }
                 }
                 Then::Tell(slot) => slot.tell(heard),
+                Then::Ahead => self.ahead(key, &ops[0], trip, one(heard)),
                 Then::Change(slot) => {
+                    self.void_ahead(key);
                     if let Ok(answers) = &heard {
                         self.changed(key, &ops[0], trip, &answers[0]);
                     }

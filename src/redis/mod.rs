@@ -7,7 +7,7 @@
 //! - [`named`]: limits and their keys. [`verbs`]: what can be asked. [`ops`]: operations under way, and
 //!   [`ending`] before their time. [`lines`]: one key's calls, one after another. [`rebook`]: bookings that
 //!   are moved, [`sooner`]: to be earlier. [`penalty`]: also those of other processes. [`spent`]: permits.
-//! - [`denied`]: what need not be asked again.
+//! - What need not be asked: [`denied`] again, or admitted out of a [`quota`].
 //! - For semaphores: [`queued`]: waits. [`held`]: permits. [`heartbeat`]: both kept alive. [`open`]: ids
 //!   that may still be under way. [`agenda`]: which key is next.
 //! - [`policy`]: no answer. [`local`]: answers of this process instead. [`census`]: among how many.
@@ -45,6 +45,7 @@ mod penalty;
 mod policy;
 mod question;
 mod queued;
+mod quota;
 mod rebook;
 mod rules;
 pub mod script;
@@ -89,6 +90,7 @@ use offset::Offset;
 use open::Open;
 use ops::Wait;
 use queued::Life;
+use quota::Stocks;
 use spent::Spent;
 use wire::{Id, Openings, Target};
 
@@ -166,6 +168,7 @@ struct Shard {
     waits: HashMap<u64, Wait>,
     recent: Recent<Spent>,
     denials: Denials,
+    stocks: Stocks,
     /// Semaphore permits, by serial.
     held: HashMap<u64, Held>,
     next_held: u64,
@@ -243,6 +246,7 @@ impl Redis {
             waits: HashMap::new(),
             recent: Recent::new(seed(n)),
             denials: Denials::default(),
+            stocks: Stocks::default(),
             held: HashMap::new(),
             next_held: seed(n),
             renewals: BTreeSet::new(),

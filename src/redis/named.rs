@@ -120,6 +120,16 @@ impl Named {
         queued::holds(&self.limits, weights)
     }
 
+    /// No newer limits are open.
+    pub(super) fn is_newest(&self) -> bool {
+        self.rules.rank >= self.family.highest.load(Ordering::Acquire)
+    }
+
+    /// Any number of equal tries are decided as one; see [`Target::runs`].
+    pub(super) fn runs(&self) -> bool {
+        self.rules.target.runs()
+    }
+
     /// One at a time.
     pub(super) fn is_lock(&self) -> bool {
         self.current().lock

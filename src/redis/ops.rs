@@ -123,7 +123,11 @@ impl Scene<'_> {
                 Outcome::Done if answer.retry_after > Span::ZERO => {
                     self.book(serial, trip, answer);
                 }
-                Outcome::Done => self.grant(serial, answer),
+                Outcome::Done => {
+                    let weights = self.shard.waits[&serial].weights.clone();
+                    self.admitted_there(key, &weights, answer.figures.reset_after);
+                    self.grant(serial, answer);
+                }
                 Outcome::Queued => self.comes_later(key, serial, answer.retry_after),
                 _ => {
                     let refusal = refusal(&answer);

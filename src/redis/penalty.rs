@@ -68,6 +68,9 @@ impl Redis {
         for shard in 0..self.shards.len() {
             self.shielded(shard, |scene| {
                 for one in penalties {
+                    if one.what != What::Sooner {
+                        scene.void_noted(&one.place);
+                    }
                     if let Some(key) = scene.shard.places.get(&one.place).cloned() {
                         scene.heard_of(&key, one.what);
                     }

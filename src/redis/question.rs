@@ -20,6 +20,8 @@ pub(super) enum Op {
         renewed: bool,
         weights: Weights,
     },
+    /// Take so often, as many as there are, for those who will ask; only where nothing is in the way.
+    Ahead(Weights, u64),
     Peek(Weights),
     /// Give back a booking that is not due.
     Unbook(Taken),
@@ -60,7 +62,12 @@ impl Op {
     pub fn may_repeat(&self) -> bool {
         !matches!(
             self,
-            Op::Book { .. } | Op::Unbook(_) | Op::Return(_) | Op::Lift(_) | Op::Settle(..)
+            Op::Book { .. }
+                | Op::Ahead(..)
+                | Op::Unbook(_)
+                | Op::Return(_)
+                | Op::Lift(_)
+                | Op::Settle(..)
         )
     }
 
@@ -93,6 +100,7 @@ impl Op {
                 let wait = deadline.map(|deadline| deadline.since(now));
                 batch.acquire(*id, wait, (*lease, *renewed), weights);
             }
+            Op::Ahead(weights, count) => batch.take_ahead(weights, *count),
             Op::Peek(weights) => batch.peek(weights),
             Op::Unbook(booking) => batch.unbook(booking),
             Op::Return(booking) => batch.give_back(booking),

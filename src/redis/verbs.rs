@@ -48,8 +48,9 @@ impl Redis {
         sink: Sink,
     ) -> Result<(u64, usize), Decision> {
         let weights = weights(named, request).map_err(|status| refused(request, status))?;
-        match self.denied(named, request, &weights) {
-            Some(denial) => Err(denial),
+        let known = self.denied(named, request, &weights);
+        match known.or_else(|| self.admitted_here(named, request, &weights)) {
+            Some(known) => Err(known),
             None => self
                 .begin_anew(named, request, weights, sink)
                 .map_err(|status| refused(request, status)),
@@ -268,6 +269,7 @@ impl Redis {
         let slot = Arc::<Slot>::default();
         let begun = self.at(shard, |scene| {
             scene.open()?;
+            scene.void_ahead(&key);
             let then = Then::Change(slot.clone());
             scene.enqueue(&key, vec![change], then);
             Ok(())

@@ -53,6 +53,7 @@ static void ranges_are_in_the_message_and_their_ends_are_taken(void) {
         {"max_penalty_ms", "1", "86400000", "0", "86400001"},
         {"command_timeout_ms", "1", "60000", "0", "60001"},
         {"deny_cache_ms", "0", "1000", "1001", "1001"},
+        {"take_ahead_ms", "0", "1000", "1001", "1001"},
         {"processes", "1", "1000000", "0", "1000001"},
     };
     limiter_config_t *config = limiter_config_new();

@@ -8,6 +8,7 @@ mod edges;
 mod exact;
 mod harness;
 mod invariants;
+mod quota;
 mod reconfigure;
 mod saturated;
 mod settle;

@@ -35,6 +35,11 @@ impl Member {
             .unwrap();
     }
 
+    /// What it was told beforehand.
+    pub fn told(&mut self, name: &str) -> String {
+        self.connection.get(name).unwrap()
+    }
+
     /// Waits until it may go on.
     pub fn await_word(&mut self, word: &str) {
         eventually("the word to go on", secs(120), || {
@@ -52,6 +57,7 @@ fn child() {
     let plan: Vec<&str> = plan.split(' ').collect();
     let member = Member::new(plan[1], plan[2].parse().unwrap());
     match plan[0] {
+        "ahead" => crate::ahead::member(member),
         "crowd" => crate::crowd::member(member),
         "fire" => crate::crowd::fires(member),
         "rates" => crate::skew::rates(member),

@@ -2,6 +2,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod ahead;
 mod crowd;
 mod denying;
 mod doors;

@@ -214,19 +214,22 @@ impl Batch<'_> {
     /// Tells what was put off.
     fn end_run(&mut self) {
         let Some(run) = self.run.take() else { return };
-        let bucket = self.target.bucket.as_ref();
-        if let Some((one, bucket)) = bucket.and_then(|b| Some((b.cost(&run.weights)?, b))) {
-            self.args.push("B");
-            self.push_weights(&run.weights);
-            self.args
-                .push_number(run.count)
-                .push_number(one)
-                .push_number(bucket.full)
-                .push_number(bucket.parts);
-        } else {
-            self.args.push("T");
-            self.push_weights(&run.weights);
-            self.args.push_number(run.count);
+        let fast = self.fast(&run.weights).is_some();
+        self.args.push(if fast { "B" } else { "T" });
+        self.push_run(&run);
+    }
+
+    /// What scripts/fast.lua needs to know for these weights, if it can decide them.
+    fn fast(&self, weights: &Weights) -> Option<[u64; 3]> {
+        let bucket = self.target.bucket.as_ref()?;
+        Some([bucket.cost(weights)?, bucket.full, bucket.parts])
+    }
+
+    fn push_run(&mut self, run: &Run) {
+        self.push_weights(&run.weights);
+        self.args.push_number(run.count);
+        for number in self.fast(&run.weights).into_iter().flatten() {
+            self.args.push_number(number);
         }
     }
 
@@ -316,6 +319,17 @@ impl Batch<'_> {
         self.op("M");
         self.push_wait(wait);
         self.push_weights(weights);
+    }
+
+    /// Takes so often, as many as pass, if nothing is booked or has come in the way: of limits that
+    /// [run](Target::runs), and alone in its call. The answer is to the first of them; STALE: not so.
+    pub fn take_ahead(&mut self, weights: &Weights, count: u64) {
+        self.class = Class::AtMostOnce;
+        self.op("Q");
+        self.push_run(&Run {
+            weights: weights.clone(),
+            count,
+        });
     }
 
     /// Would it pass?

@@ -158,6 +158,12 @@ public:
         return number("deny_cache_ms", most.count());
     }
 
+    /// Units of a busy token bucket are taken ahead, to admit calls without asking Redis, and kept for so long
+    /// at most: 0 to 1 s, default 0, which is off.
+    Config& take_ahead(std::chrono::milliseconds most) {
+        return number("take_ahead_ms", most.count());
+    }
+
     /// What to answer when Redis cannot. Default OnFailure::error.
     Config& on_failure(OnFailure policy) {
         return set("on_failure", detail::name_of(policy));
