@@ -22,6 +22,8 @@ pub struct Driver(Arc<Thread>);
 /// What runs on it needs.
 pub(super) struct Thread {
     handle: Handle,
+    /// To where flights begin.
+    flights: mpsc::UnboundedSender<(Arc<Thread>, Flight)>,
     pub link: Link,
     clock: Arc<Clock>,
     redis: Weak<Redis>,
@@ -64,6 +66,8 @@ impl Driver {
             tells.changed.notify_all();
         })
         .map_err(system)?;
+        let (flights, begun) = mpsc::unbounded_channel();
+        handle.spawn(fly_each(begun));
         let stirred = Arc::new(Notify::new());
         // Whoever moves a virtual clock keeps the beat.
         if !clock.is_virtual() {
@@ -71,6 +75,7 @@ impl Driver {
         }
         Ok(Driver(Arc::new(Thread {
             handle,
+            flights,
             link,
             clock,
             redis,
@@ -84,7 +89,8 @@ impl Driver {
 
 impl Carrier for Driver {
     fn carry(&self, flight: Flight) {
-        self.0.handle.spawn(fly(self.0.clone(), flight));
+        // One that is too late for it ends here.
+        let _ = self.0.flights.send((self.0.clone(), flight));
     }
 
     fn listen(&self, channel: &str) {
@@ -115,6 +121,14 @@ impl Carrier for Driver {
 
     fn connects(&self) -> u64 {
         self.0.link.stats().connected
+    }
+}
+
+/// Flights are made into tasks on the thread itself: callers wake it once for many, and what it allocates it
+/// frees as well.
+async fn fly_each(mut begun: mpsc::UnboundedReceiver<(Arc<Thread>, Flight)>) {
+    while let Some((driver, flight)) = begun.recv().await {
+        tokio::spawn(fly(driver, flight));
     }
 }
 
