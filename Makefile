@@ -99,8 +99,8 @@ abi: ## compare the built library with the recorded interface, tests/abi
 header: ## generate include/limiter.h from src/ffi
 	LIMITER_WRITE_HEADER=1 $(CARGO) test -q --test header
 
-install: ## install to PREFIX=/usr/local (DESTDIR= for packagers)
-	@test -f $(RELEASE)/$(SO) -a -f $(RELEASE)/liblimiter.a || $(MAKE) build
+install: ## install to PREFIX=/usr/local (DESTDIR= for packagers); BUILT=1: what was built before, without cargo
+	@test -n "$(BUILT)" || $(MAKE) build
 	install -d "$(LIB_TO)" "$(PC_TO)" "$(CMAKE_TO)" "$(INCLUDE_TO)/limiter"
 	install -m 755 $(RELEASE)/$(SO) "$(LIB_TO)/$(SO_FULL)"
 	$(STRIP) --strip-unneeded "$(LIB_TO)/$(SO_FULL)"

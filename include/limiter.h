@@ -258,9 +258,10 @@
 
 /*
  * `refill` units per `period_us`, evenly spaced. `capacity` (may be 0) is the burst: units let
- * through at once on top, earned back in quiet times at burst_earn_permille/1000 of the rate. In
- * any interval of t microseconds it admits at most capacity + refill * (t + 1) / period_us + one
- * call's weight. A weight that takes more than 10 years at the rate is answered LIMITER_NEVER.
+ * through at once on top, earned back in quiet times at burst_earn_permille/1000 of the rate (with
+ * 0 only as the key is as new, after 10 years). In any interval of t microseconds it admits at most
+ * capacity + refill * (t + 1) / period_us + one call's weight. A weight that takes more than 10
+ * years at the rate is answered LIMITER_NEVER.
  *
  * Source: the pacing of distributed-pacer, with its excess in try mode removed.
  */
@@ -268,8 +269,8 @@
 
 /*
  * At most `capacity` units in any window of `period_us`, exactly: it remembers each admission,
- * bookings ahead included, until it is a window old, in 16 bytes. An admission exactly one window
- * old no longer counts.
+ * bookings ahead included, until it is a window old, in 16 bytes. At most 2^52 units at a time:
+ * what would be booked beyond that is denied. An admission exactly one window old no longer counts.
  */
 #define LIMITER_SLIDING_LOG 4
 
@@ -494,7 +495,8 @@ typedef struct limiter_decision {
     uint64_t retry_after_us;
     /*
      * Until that limit is as good as new if nobody else comes; of a sliding log, until its oldest
-     * entry leaves. 0 of a semaphore: nobody knows when its holders release.
+     * entry leaves. 0 of a semaphore, except while a penalty lasts: nobody knows when its holders
+     * release. As long as a penalty lasts, nothing remains, and it is reckoned from its end.
      */
     uint64_t reset_after_us;
     /* How long the call waited. */
@@ -627,8 +629,8 @@ LIMITER_API struct limiter_config_t *limiter_config_new(void);
 
 /*
  * Sets `key` to `value`; both are NUL-terminated UTF-8 and copied. LIMITER_CONFIG for an unknown
- * key or a value out of range: errbuf names the key and what is allowed, and the setting stays as
- * it was. LIMITER_INVALID for NULL or text that is not UTF-8.
+ * key or a value out of range: errbuf names the key, and of a value what is allowed, and the
+ * setting stays as it was. LIMITER_INVALID for NULL or text that is not UTF-8.
  */
 LIMITER_API
 limiter_status limiter_config_set(struct limiter_config_t *config,
@@ -727,15 +729,16 @@ limiter_status limiter_client_free(struct limiter_client_t *client);
  * acquire takes from all of them or from none. On success `*limiter` is set, to be freed with
  * limiter_free(); on failure it is NULL. LIMITER_CONFIG when a limit is out of range: errbuf says
  * which one, which field and what is allowed; also for a name of another length. LIMITER_INVALID
- * for NULL, no or too many limits, or a name that is not UTF-8.
+ * for NULL, no or too many limits, a wrong struct_size, or a name that is not UTF-8.
  *
  * Opening a name again with other numbers changes it for everybody from the next call on (unless
  * limiter_limit.version is lower), whichever handle is used: state is clamped, never reset.
- * Lowering a bucket keeps at most what now fits; raising it adds room that is empty, unless the key
- * is as new; a semaphore lowered below what is held admits nobody until enough came back. A window
- * made shorter counts what it still covers; made longer again, it does not know what was over by
- * then. Those who wait go by the new numbers; a wait whose time is booked starts then at the latest
- * (see limiter_acquire()). See limiter_limit.version.
+ * Lowering a bucket keeps at most what now fits; raising it adds room that is empty, unless nothing
+ * was taken for so long that time has made the key as new; a semaphore lowered below what is held
+ * admits nobody until enough came back. A window made shorter counts what it still covers; made
+ * longer again, it does not know what was over by then. Those who wait go by the new numbers; a
+ * wait whose time is booked starts then at the latest (see limiter_acquire()). See
+ * limiter_limit.version.
  */
 LIMITER_API
 LIMITER_MUST_USE
@@ -754,8 +757,9 @@ limiter_status limiter_new(struct limiter_client_t *client,
  *     on_failure          error | open |          default: the client's, see there
  *                         closed | local
  *
- * LIMITER_CONFIG for another key or value: errbuf names what is allowed, and the setting stays as
- * it was. LIMITER_INVALID for NULL or text that is not UTF-8. Never blocks.
+ * LIMITER_CONFIG for another key or value: errbuf names the key, or the values that are allowed,
+ * and the setting stays as it was. LIMITER_INVALID for NULL or text that is not UTF-8. Never
+ * blocks.
  */
 LIMITER_API
 limiter_status limiter_set(struct limiter_t *limiter,
@@ -773,9 +777,9 @@ LIMITER_API void limiter_free(struct limiter_t *limiter);
  *
  * For each of them a NULL request means LIMITER_INIT(limiter_request): the empty key, weight 1, no
  * wait. LIMITER_INVALID for a NULL limiter or out, a key over 65 536 bytes, a wrong struct_size, an
- * unknown flag, or weights_len that is not the number of limits; nothing is changed then.
- * LIMITER_CLOSED after a shutdown. On Redis each may also answer LIMITER_BACKEND or
- * LIMITER_UNKNOWN_OUTCOME.
+ * unknown flag, a lease_ms out of range, a reserved field that is not 0, or weights_len that is not
+ * the number of limits; nothing is changed then. LIMITER_CLOSED after a shutdown. On Redis each may
+ * also answer LIMITER_BACKEND or LIMITER_UNKNOWN_OUTCOME.
  */
 
 /*
@@ -811,8 +815,9 @@ limiter_status limiter_acquire(struct limiter_t *limiter,
  * then: `out->retry_after_us`, 0 for now. The slot is yours, so sleep, then start. Waits for
  * nothing itself. LIMITER_DENIED, with nothing booked, if the sleep would be longer than `wait_ms`
  * (0: no sleep at all; negative: any, up to 10 years). limiter_release() on `out->permit` before
- * its time gives the slot back. LIMITER_INVALID for a limiter that holds a semaphore:
- * limiter_acquire() is the verb for it.
+ * its time gives the slot back; with more than 65 536 slots ahead in one of the 64 parts of the
+ * keys, those furthest ahead come on time, but their permits are LIMITER_STALE. LIMITER_INVALID for
+ * a limiter that holds a semaphore: limiter_acquire() is the verb for it.
  */
 LIMITER_API
 LIMITER_MUST_USE
@@ -843,8 +848,9 @@ limiter_status limiter_peek(struct limiter_t *limiter,
 
 /*
  * Makes a key as new: rates and windows start afresh, permits held on it become LIMITER_STALE, and
- * those who wait are admitted as the new state allows. A penalty ends. Also heals a Redis key that
- * somebody else wrote to.
+ * those who wait are admitted as the new state allows. A penalty ends. (If the limits are raised
+ * within the time in which what was taken before would have counted, the room that this adds is
+ * empty.) Also heals a Redis key that somebody else wrote to.
  */
 LIMITER_API
 limiter_status limiter_reset(struct limiter_t *limiter,

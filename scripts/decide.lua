@@ -91,7 +91,11 @@ local function decide(limits, key, now, weights, nothing)
   local at = base + most
   if at == now or nothing then return 'admit', 1, now end
   if most == 0 then index = first or 1 end
-  if at - now <= MAX_AHEAD then return 'later', index, at end
+  local room = at - now <= MAX_AHEAD
+  for i, limit in ipairs(limits) do
+    room = room and not (limit.kind.is_full and limit.kind.is_full(limit.rule, key.states[i], now, weights[i]))
+  end
+  if room then return 'later', index, at end
   return 'far', index, at
 end
 

@@ -12,6 +12,7 @@
 -- If pages are lost, all weight counts as the last entry's; if the text is, the log counts as full for as
 -- long as there are pages. Both admit too little until that is over, and never too much.
 local LOG_MAX = 1125899906842624
+local LOG_BOOKED = 4503599627370496
 local LOG_PAGE = 64
 local ENTRY = '(%d+) (%d+) ()'
 
@@ -321,19 +322,27 @@ local function join(p, a, b)
   return {a[1] + b[1], a[2]}
 end
 
+-- What is less than a window old, and since when the first of it is.
+local function log_used(p, s, at)
+  if s.total == 0 or s.last + p.window <= at then return 0, 0 end
+  if s.first + p.window > at then return s.total, s.first end
+  local _, _, _, before, _, first = log_after(p, s, at - p.window)
+  return s.total - before, first
+end
+
+-- Whether a weight cannot be remembered besides what is booked already.
+local function is_full(p, s, now, weight)
+  return s.total + weight > LOG_BOOKED and log_used(p, s, now) + weight > LOG_BOOKED
+end
+
 -- Reset is when the oldest entry leaves.
 local function figures(p, s, now, at)
-  if s.total == 0 or s.last + p.window <= at then return p.capacity, p.capacity, 0 end
-  local used, oldest = s.total, s.first
-  if oldest + p.window <= at then
-    local _, _, _, before, _, first = log_after(p, s, at - p.window)
-    used, oldest = used - before, first
-  end
-  return p.capacity, max(0, p.capacity - used), oldest + p.window - at
+  local used, oldest = log_used(p, s, at)
+  return p.capacity, max(0, p.capacity - used), used > 0 and oldest + p.window - at or 0
 end
 
 kinds.L = {
   takes = 2, charge_size = 2, limit = limit, fresh = fresh, parse = parse, text = text, load = load,
   save = save, fresh_at = fresh_at, wait = wait, charge = charge, undo = undo, join = join, figures = figures,
-  lower = log_adjust, raise = log_adjust,
+  lower = log_adjust, raise = log_adjust, is_full = is_full,
 }

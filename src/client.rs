@@ -105,13 +105,14 @@ impl Client {
         if callback::inside() {
             return Err(Status::WouldDeadlock);
         }
-        self.closed.store(true, Ordering::Release);
+        let again = self.closed.swap(true, Ordering::AcqRel);
         let ended = self.core.get().map(|core| core.backend.shutdown(timeout));
         match ended {
             Some(Status::Timeout) => {
                 let message = "shutdown: its time passed before every callback had run";
                 self.config.log(Level::Warning, message);
             }
+            _ if again => {}
             _ => self.config.log(Level::Debug, "client shut down"),
         }
         Ok(ended.unwrap_or(Status::Ok))

@@ -41,7 +41,10 @@ impl Own {
                 self.on_failure.store(number, Ordering::Relaxed);
                 Ok(())
             }
-            _ => Err(format!("a limiter has no setting \"{}\"", short(key))),
+            _ => Err(format!(
+                "a limiter has no setting \"{}\", only on_failure",
+                short(key)
+            )),
         }
     }
 

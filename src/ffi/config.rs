@@ -49,7 +49,7 @@ pub extern "C" fn limiter_config_new() -> *mut limiter_config_t {
 }
 
 /// Sets `key` to `value`; both are NUL-terminated UTF-8 and copied. LIMITER_CONFIG for an unknown key
-/// or a value out of range: errbuf names the key and what is allowed, and the setting stays as it was.
+/// or a value out of range: errbuf names the key, and of a value what is allowed, and the setting stays as it was.
 /// LIMITER_INVALID for NULL or text that is not UTF-8.
 ///
 /// # Safety

@@ -21,11 +21,11 @@ use crate::limiter::{LimitSpec, Limiter, spec};
 /// acquire takes from all of them or from none. On success `*limiter` is set, to be freed with
 /// limiter_free(); on failure it is NULL. LIMITER_CONFIG when a limit is out of range: errbuf says
 /// which one, which field and what is allowed; also for a name of another length. LIMITER_INVALID for NULL,
-/// no or too many limits, or a name that is not UTF-8.
+/// no or too many limits, a wrong struct_size, or a name that is not UTF-8.
 ///
 /// Opening a name again with other numbers changes it for everybody from the next call on (unless
 /// limiter_limit.version is lower), whichever handle is used: state is clamped, never reset. Lowering a
-/// bucket keeps at most what now fits; raising it adds room that is empty, unless the key is as new; a
+/// bucket keeps at most what now fits; raising it adds room that is empty, unless nothing was taken for so long that time has made the key as new; a
 /// semaphore lowered below what is held admits nobody until enough came back. A window made shorter counts
 /// what it still covers; made longer again, it does not know what was over by then. Those who wait go
 /// by the new numbers; a wait whose time is booked starts then at the latest (see limiter_acquire()). See
@@ -75,7 +75,7 @@ pub unsafe extern "C" fn limiter_new(
 ///     on_failure          error | open |          default: the client's, see there
 ///                         closed | local
 ///
-/// LIMITER_CONFIG for another key or value: errbuf names what is allowed, and the setting stays as it
+/// LIMITER_CONFIG for another key or value: errbuf names the key, or the values that are allowed, and the setting stays as it
 /// was. LIMITER_INVALID for NULL or text that is not UTF-8. Never blocks.
 ///
 /// # Safety

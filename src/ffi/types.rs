@@ -78,14 +78,14 @@ pub const LIMITER_SEMAPHORE: u32 = 1;
 /// Source: GCRA, ITU-T I.371, in exact integers.
 pub const LIMITER_TOKEN_BUCKET: u32 = 2;
 /// `refill` units per `period_us`, evenly spaced. `capacity` (may be 0) is the burst: units let
-/// through at once on top, earned back in quiet times at burst_earn_permille/1000 of the rate. In any
+/// through at once on top, earned back in quiet times at burst_earn_permille/1000 of the rate (with 0 only as the key is as new, after 10 years). In any
 /// interval of t microseconds it admits at most capacity + refill * (t + 1) / period_us + one call's weight. A weight that takes
 /// more than 10 years at the rate is answered LIMITER_NEVER.
 ///
 /// Source: the pacing of distributed-pacer, with its excess in try mode removed.
 pub const LIMITER_PACER: u32 = 3;
 /// At most `capacity` units in any window of `period_us`, exactly: it remembers each admission, bookings
-/// ahead included, until it is a window old, in 16 bytes. An admission exactly one window old no longer counts.
+/// ahead included, until it is a window old, in 16 bytes. At most 2^52 units at a time: what would be booked beyond that is denied. An admission exactly one window old no longer counts.
 pub const LIMITER_SLIDING_LOG: u32 = 4;
 /// About `capacity` units in any window of `period_us`: the current window's count plus the previous
 /// one's share that the sliding window still covers, rounded up. Constant memory.
@@ -243,7 +243,7 @@ pub struct limiter_decision {
     /// to sleep before starting. Never: UINT64_MAX. Otherwise 0.
     pub retry_after_us: u64,
     /// Until that limit is as good as new if nobody else comes; of a sliding log, until its oldest entry
-    /// leaves. 0 of a semaphore: nobody knows when its holders release.
+    /// leaves. 0 of a semaphore, except while a penalty lasts: nobody knows when its holders release. As long as a penalty lasts, nothing remains, and it is reckoned from its end.
     pub reset_after_us: u64,
     /// How long the call waited.
     pub waited_us: u64,

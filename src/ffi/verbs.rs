@@ -14,7 +14,7 @@ use crate::op::{Request, Weights};
 ///
 /// For each of them a NULL request means LIMITER_INIT(limiter_request): the empty key, weight 1, no
 /// wait. LIMITER_INVALID for a NULL limiter or out, a key over 65 536 bytes, a wrong struct_size, an
-/// unknown flag, or weights_len that is not the number of limits; nothing is changed then. LIMITER_CLOSED
+/// unknown flag, a lease_ms out of range, a reserved field that is not 0, or weights_len that is not the number of limits; nothing is changed then. LIMITER_CLOSED
 /// after a shutdown. On Redis each may also answer LIMITER_BACKEND or LIMITER_UNKNOWN_OUTCOME.
 /// ==
 /// Takes from all limits, or from none; waits for it up to `wait_ms`.
@@ -57,7 +57,8 @@ pub unsafe extern "C" fn limiter_acquire(
 /// then: `out->retry_after_us`, 0 for now. The slot is yours, so sleep, then start. Waits for nothing
 /// itself. LIMITER_DENIED, with nothing booked, if the sleep would be longer than `wait_ms` (0: no
 /// sleep at all; negative: any, up to 10 years). limiter_release() on `out->permit` before its time gives the slot
-/// back. LIMITER_INVALID for a limiter that holds a semaphore: limiter_acquire() is the verb for it.
+/// back; with more than 65 536 slots ahead in one of the 64 parts of the keys, those furthest ahead come on time, but their permits are
+/// LIMITER_STALE. LIMITER_INVALID for a limiter that holds a semaphore: limiter_acquire() is the verb for it.
 ///
 /// # Safety
 /// See the header.
@@ -120,7 +121,7 @@ pub unsafe extern "C" fn limiter_peek(
 }
 
 /// Makes a key as new: rates and windows start afresh, permits held on it become LIMITER_STALE, and
-/// those who wait are admitted as the new state allows. A penalty ends. Also heals a Redis key that somebody else wrote
+/// those who wait are admitted as the new state allows. A penalty ends. (If the limits are raised within the time in which what was taken before would have counted, the room that this adds is empty.) Also heals a Redis key that somebody else wrote
 /// to.
 ///
 /// # Safety

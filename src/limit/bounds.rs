@@ -22,6 +22,9 @@ pub const MAX_DEBT: Span = Span(MAX_FILL.0 + MAX_AHEAD.0);
 /// More units than this are never counted, whatever is settled.
 pub const MAX_COUNT: u64 = 1 << 50;
 
+/// More units than this a sliding log does not count, bookings ahead included: whose sums stay exact.
+pub const MAX_BOOKED: u64 = 1 << 52;
+
 /// The most units per microsecond: 10^9 per second.
 pub const MAX_PER_US: u64 = 1_000;
 

@@ -32,7 +32,7 @@ pub enum Outcome {
     Admit,
     /// From then on, which is after now; not before, if nothing else changes. It can be booked.
     Later(Time),
-    /// From then on, but that is too far ahead to be booked.
+    /// From then on, but that is too far ahead to be booked, or too much is booked before.
     TooFar(Time),
     /// Only after something that is held has come back.
     Release,
@@ -182,12 +182,17 @@ impl Limits {
         }
         self.assert_passes(key, at, weights);
         Verdict {
-            outcome: match at.since(now) <= MAX_AHEAD {
+            outcome: match at.since(now) <= MAX_AHEAD && self.have_room(key, now, weights) {
                 true => Outcome::Later(at),
                 false => Outcome::TooFar(at),
             },
             index,
         }
+    }
+
+    fn have_room(&self, key: &KeyState, now: Time, weights: &Weights) -> bool {
+        let mut all = self.limits.iter().zip(key.states.all()).enumerate();
+        all.all(|(i, (limit, state))| limit.rule.has_room(state, now, weights.of(limit, i)))
     }
 
     /// One pass over the limits suffices because each rule is monotone.

@@ -152,6 +152,14 @@ impl Rule {
         }
     }
 
+    /// Whether `weight` can be remembered besides what is booked already.
+    pub fn has_room(&self, state: &State, now: Time, weight: u64) -> bool {
+        match (self, state) {
+            (Rule::SlidingLog(rule), State::SlidingLog(log)) => rule.has_room(log, now, weight),
+            _ => true,
+        }
+    }
+
     /// How long from `at` until `weight` passes.
     pub fn wait(&self, state: &State, at: Time, weight: u64) -> Wait {
         if weight == 0 {

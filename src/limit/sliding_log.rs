@@ -1,5 +1,5 @@
 //! Sliding log: at most `limit` units in any window, exactly, by remembering every admission.
-use crate::limit::bounds::{self, MAX_COUNT};
+use crate::limit::bounds::{self, MAX_BOOKED, MAX_COUNT};
 pub use crate::limit::log::Log;
 use crate::limit::rule::{Figures, Wait};
 use crate::limit::time::{Span, Time};
@@ -63,6 +63,16 @@ impl SlidingLog {
         Wait::After((last.time + self.window).since(at))
     }
 
+    /// Bookings ahead are remembered, too; sums stay exact.
+    pub fn has_room(&self, log: &Log, now: Time, weight: u64) -> bool {
+        self.used(log, now).saturating_add(weight) <= MAX_BOOKED
+    }
+
+    /// What is less than a window old at `at`.
+    fn used(&self, log: &Log, at: Time) -> u64 {
+        log.total() - log.before(log.expired(at, self.window))
+    }
+
     /// Forgets what is a window old now (not at `at`: until then the charge may be undone).
     pub fn charge(&self, log: &mut Log, now: Time, at: Time, weight: u64) -> LogCharge {
         log.expire(now, self.window);
@@ -123,13 +133,11 @@ impl SlidingLog {
 
     /// Reset is when the oldest entry leaves.
     pub fn figures(&self, log: &Log, at: Time) -> Figures {
-        let expired = log.expired(at, self.window);
-        let used = log.total() - log.before(expired);
         Figures {
             limit: self.limit,
-            remaining: self.limit.saturating_sub(used),
+            remaining: self.limit.saturating_sub(self.used(log, at)),
             reset_after: log
-                .get(expired)
+                .get(log.expired(at, self.window))
                 .map_or(Span::ZERO, |entry| (entry.time + self.window).since(at)),
         }
     }

@@ -256,7 +256,7 @@ pub fn check_fill(us: u64) -> Result<(), String> {
         return Ok(());
     }
     Err(format!(
-        "capacity * period_us / refill must be at most {}, not {us}",
+        "capacity * period_us / refill must be at most {}, which is a hundred years",
         MAX_FILL.0
     ))
 }

@@ -93,7 +93,8 @@ impl Scene<'_> {
             .expect("a wait of this shard")
     }
 
-    /// Sees to it that a wait is looked at when it is due.
+    /// Sees to it that a wait is looked at when it is due. An event of that time that was taken out of the timer
+    /// is still to come to [`Scene::wait_due`], which goes by what the wait is then.
     pub fn arm(&mut self, serial: u64, due: Option<Time>) {
         let op = self.memory.numbers.make(self.book.index, serial);
         let wait = self

@@ -195,6 +195,25 @@ fn what_cannot_be_booked_within_ten_years_is_not() {
     assert_eq!(MAX_FILL.0, 10 * TEN_YEARS);
 }
 
+/// Its sums would run over behind more bookings than it can count.
+#[test]
+fn a_log_books_no_more_than_it_can_count() {
+    let most = MAX_UNITS;
+    let mut key = Key::of(log(most, SEC));
+    for ahead in 0..16 {
+        assert_eq!(key.delay(most), ahead * SEC);
+    }
+    let before = key.state.clone();
+    let verdict = key.decide(&Weights::One(most));
+    assert_eq!(verdict.outcome, Outcome::TooFar(START + Span(16 * SEC)));
+    assert_eq!(key.pace(most).retry_after(), 16 * SEC);
+    assert_eq!(key.state, before);
+    // What is a window old makes room.
+    key.advance(SEC);
+    assert_eq!(key.delay(most), 15 * SEC);
+    assert!(!key.pace(1).is_ok());
+}
+
 /// Every number in a state, read off its debug form.
 fn numbers(state: &impl std::fmt::Debug) -> Vec<u64> {
     format!("{state:?}")

@@ -7,12 +7,14 @@ use limiter::decision::{Decision, Status};
 use limiter::limit::time::Span;
 use limiter::limiter::{Limiter, spec};
 use limiter::op::Request;
+use limiter::redis::link::slot_of;
 
 use crate::kit::*;
 use crate::load::*;
+use crate::support::cluster::TestCluster;
 use crate::support::sentinel::Watched;
 use crate::support::server::Server;
-use crate::support::tls::TlsServer;
+use crate::support::tls::{Certificates, TlsServer};
 use crate::support::{eventually, ms, secs};
 
 /// All that the library does to one server or a master behind sentinels: what its scripts call, what it
@@ -110,12 +112,56 @@ fn tls_by_the_authority_of_a_file() {
         &[(&tls.url(), &settings), (&tls.url(), &settings)],
         &tls.server.url(),
     );
-    let wary = limiter(&hasty(&tls.url()), "wary", &[tally()]);
-    assert_eq!(
-        acquire(&wary, &Request::TRY).status,
-        Status::Backend,
-        "it is nobody's certificate"
-    );
+    is_wary(&tls.url());
+}
+
+/// A client that does not know who signed gets no answer.
+fn is_wary(url: &str) {
+    let wary = limiter(&hasty(url), "wary", &[tally()]);
+    assert_eq!(acquire(&wary, &Request::TRY).status, Status::Backend);
+}
+
+#[test]
+fn tls_in_a_cluster_whose_slots_move() {
+    let certificates = Certificates::new();
+    let cluster = TestCluster::with_tls(&certificates);
+    let (url, ca_file) = (cluster.url(), certificates.ca_file());
+    assert!(url.starts_with("rediss-cluster://"), "{url}");
+    let settings = [PATIENT, ("tls_ca_file", ca_file.as_str())];
+    let plain = format!("redis-cluster://127.0.0.1:{}", cluster.nodes[0].port);
+    everything_works(&[(&url, &settings), (&url, &settings)], &plain);
+    let moved = limiter(&open_with(&url, &settings), "moved", &[tally()]);
+    let key = "{limiter:T:moved:}:s";
+    for n in 1..=3 {
+        assert_eq!(acquire(&moved, &Request::TRY).remaining, MANY - 2 * n + 1);
+        let from = cluster.owner(key);
+        let (from, to) = (&cluster.nodes[from], &cluster.nodes[(from + 1) % 3]);
+        // While it is open the new owner is to be asked by ASKING, after it by MOVED.
+        cluster.migrate(slot_of(key.as_bytes()), from, to, || {
+            assert_eq!(acquire(&moved, &Request::TRY).remaining, MANY - 2 * n);
+        });
+    }
+    is_wary(&url);
+}
+
+#[test]
+fn tls_behind_sentinels_whose_master_dies() {
+    let certificates = Certificates::new();
+    let mut watched = Watched::with_tls(&certificates);
+    let (url, ca_file) = (watched.url(), certificates.ca_file());
+    assert!(url.starts_with("rediss-sentinel://"), "{url}");
+    let settings = [PATIENT, ("tls_ca_file", ca_file.as_str())];
+    let master = watched.servers[0].url();
+    everything_works(&[(&url, &settings), (&url, &settings)], &master);
+    let limiter = limiter(&open_with(&url, &settings), "left", &[tally()]);
+    assert_eq!(acquire(&limiter, &Request::TRY).remaining, MANY - 1);
+    assert_eq!(watched.servers[0].ask::<u64>(&["WAIT", "2", "20000"]), 2);
+    watched.servers[0].kill();
+    eventually("the new master decides", secs(60), || {
+        acquire(&limiter, &weigh(0)).status == Status::Ok
+    });
+    assert_eq!(acquire(&limiter, &Request::TRY).remaining, MANY - 2);
+    is_wary(&url);
 }
 
 pub fn user(server: &Server, rights: &str) {

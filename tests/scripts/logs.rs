@@ -80,6 +80,21 @@ fn the_largest_weights_far_ahead_are_settled_exactly() {
     }
 }
 
+/// Behind more bookings than it can count nothing is booked.
+#[test]
+fn no_more_is_booked_than_is_counted_exactly() {
+    let most = 1 << 48;
+    let mut run = Run::new(limits(most, WINDOW));
+    for n in 0..60 {
+        run.book(Weights::One(most - n % 3), None);
+        run.raw += WINDOW / 4;
+    }
+    for which in 0..run.made.len() {
+        run.settle(which, 1);
+        run.book(Weights::One(most), None);
+    }
+}
+
 /// A log as a client sees it, and all that it ever let pass.
 struct Seen {
     server: Server,

@@ -1,11 +1,15 @@
 //! A cluster: three masters with a replica each.
 use super::process::free_port;
 use super::server::Server;
+use super::tls::Certificates;
 use super::{eventually, secs};
 
 pub struct TestCluster {
     /// The first three are masters at the start; node n+3 is the replica of node n.
     pub nodes: Vec<Server>,
+    /// By which the nodes name each other, and are asked.
+    ports: Vec<u16>,
+    scheme: &'static str,
 }
 
 /// How long a node may be silent before the others vote it out.
@@ -13,11 +17,28 @@ pub const NODE_TIMEOUT_MS: u64 = 1000;
 
 impl TestCluster {
     pub fn start() -> TestCluster {
-        let nodes: Vec<Server> = std::thread::scope(|scope| {
-            let boots: Vec<_> = (0..6).map(|_| scope.spawn(boot)).collect();
-            boots.into_iter().map(|boot| boot.join().unwrap()).collect()
+        let nodes = boot_all(|_| Vec::new());
+        let ports = nodes.iter().map(|node| node.port).collect();
+        TestCluster::of(nodes, ports, "redis-cluster")
+    }
+
+    /// Of nodes that are asked by TLS, and ask each other so.
+    pub fn with_tls(certificates: &Certificates) -> TestCluster {
+        let ports: Vec<u16> = (0..6).map(|_| free_port()).collect();
+        let nodes = boot_all(|n| {
+            let mut args = certificates.on_port(ports[n]);
+            args.extend(["--tls-cluster".into(), "yes".into()]);
+            args
         });
-        let cluster = TestCluster { nodes };
+        TestCluster::of(nodes, ports, "rediss-cluster")
+    }
+
+    fn of(nodes: Vec<Server>, ports: Vec<u16>, scheme: &'static str) -> TestCluster {
+        let cluster = TestCluster {
+            nodes,
+            ports,
+            scheme,
+        };
         cluster.form();
         cluster
     }
@@ -28,8 +49,9 @@ impl TestCluster {
             node.ask::<()>(&["CLUSTER", "SET-CONFIG-EPOCH", &(i + 1).to_string()]);
         }
         for (i, node) in self.nodes.iter().enumerate() {
-            let other = &self.nodes[(i + 1) % 6];
-            let (port, bus) = (other.port.to_string(), other.ask_bus_port());
+            let other = (i + 1) % 6;
+            let port = self.ports[other].to_string();
+            let bus = self.nodes[other].ask_bus_port();
             node.ask::<()>(&["CLUSTER", "MEET", "127.0.0.1", &port, &bus]);
         }
         for (node, (first, last)) in
@@ -73,14 +95,16 @@ impl TestCluster {
 
     pub fn url(&self) -> String {
         format!(
-            "redis-cluster://127.0.0.1:{},127.0.0.1:{}",
-            self.nodes[0].port, self.nodes[1].port
+            "{}://127.0.0.1:{},127.0.0.1:{}",
+            self.scheme, self.ports[0], self.ports[1]
         )
     }
 
     /// Moves one slot, with what it holds, from one master to another, as redis-cli does.
     pub fn migrate(&self, slot: u16, from: &Server, to: &Server, while_open: impl FnOnce()) {
-        let (slot, port) = (slot.to_string(), to.port.to_string());
+        let number = self.nodes.iter().position(|node| node.port == to.port);
+        let port = self.ports[number.expect("one of its nodes")].to_string();
+        let slot = slot.to_string();
         let from_id: String = from.ask(&["CLUSTER", "MYID"]);
         let to_id: String = to.ask(&["CLUSTER", "MYID"]);
         to.ask::<()>(&["CLUSTER", "SETSLOT", &slot, "IMPORTING", &from_id]);
@@ -139,13 +163,24 @@ impl Server {
     }
 }
 
-fn boot() -> Server {
+fn boot_all(more: impl Fn(usize) -> Vec<String> + Sync) -> Vec<Server> {
+    let more = &more;
+    std::thread::scope(|scope| {
+        let boots: Vec<_> = (0..6)
+            .map(|n| scope.spawn(move || boot(&more(n))))
+            .collect();
+        boots.into_iter().map(|boot| boot.join().unwrap()).collect()
+    })
+}
+
+fn boot(more: &[String]) -> Server {
     let (bus, timeout) = (free_port().to_string(), NODE_TIMEOUT_MS.to_string());
     #[rustfmt::skip]
-    let server = Server::with(&[
+    let mut args = vec![
         "--cluster-enabled", "yes", "--cluster-port", &bus, "--cluster-node-timeout", &timeout,
         "--cluster-replica-validity-factor", "0", "--repl-ping-replica-period", "1",
         "--cluster-require-full-coverage", "no",
-    ]);
-    server
+    ];
+    args.extend(more.iter().map(String::as_str));
+    Server::with(&args)
 }

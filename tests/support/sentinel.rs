@@ -1,12 +1,16 @@
 //! A master with two replicas, watched by three sentinels.
 use super::process::{Dir, Process, free_port};
 use super::server::{Server, program};
+use super::tls::Certificates;
 use super::{eventually, secs};
 
 pub struct Watched {
     /// The first is the master at the start.
     pub servers: Vec<Server>,
+    /// By which the servers are named.
+    ports: Vec<u16>,
     sentinels: Vec<(u16, Process)>,
+    url: String,
     password: Option<&'static str>,
     _dirs: Vec<Dir>,
 }
@@ -20,17 +24,41 @@ impl Watched {
 
     /// With a password that the sentinels want.
     pub fn behind(password: Option<&'static str>) -> Watched {
-        let master = Server::start();
-        let port = master.port.to_string();
+        Watched::of(password, None)
+    }
+
+    /// All of them are asked by TLS, and ask each other so.
+    pub fn with_tls(certificates: &Certificates) -> Watched {
+        Watched::of(None, Some(certificates))
+    }
+
+    fn of(password: Option<&'static str>, tls: Option<&Certificates>) -> Watched {
+        let serve = |more: &[&str]| {
+            let port = free_port();
+            let mut args = tls.map_or(Vec::new(), |tls| tls.on_port(port));
+            if tls.is_some() {
+                args.extend(["--tls-replication".into(), "yes".into()]);
+            }
+            args.extend(more.iter().map(|word| word.to_string()));
+            let args: Vec<&str> = args.iter().map(String::as_str).collect();
+            let server = Server::with(&args);
+            let port = if tls.is_some() { port } else { server.port };
+            (server, port)
+        };
+        let (master, port) = serve(&[]);
+        let of_master = port.to_string();
         let of_master = [
             "--replicaof",
             "127.0.0.1",
-            &port,
+            &of_master,
             "--repl-ping-replica-period",
             "1",
         ];
-        let mut servers = vec![master];
-        servers.extend((0..2).map(|_| Server::with(&of_master)));
+        let (mut servers, mut ports) = (vec![master], vec![port]);
+        for _ in 0..2 {
+            let (server, port) = serve(&of_master);
+            (servers.push(server), ports.push(port));
+        }
         eventually("replicas follow", secs(60), || {
             servers[0].info("replication", "connected_slaves") == "2"
                 && servers[1..]
@@ -38,6 +66,7 @@ impl Watched {
                     .all(|s| s.info("replication", "master_link_status") == "up")
         });
         let (mut sentinels, mut dirs) = (Vec::new(), Vec::new());
+        let mut asked = Vec::new();
         for _ in 0..3 {
             let (dir, own) = (Dir::new(), free_port());
             let config = dir.file("sentinel.conf");
@@ -48,7 +77,16 @@ impl Watched {
                 dir.file("")
             );
             let lock = |it| format!("requirepass {it}\nsentinel sentinel-pass {it}\n");
-            let text = text + &password.map(lock).unwrap_or_default();
+            let mut text = text + &password.map(lock).unwrap_or_default();
+            asked.push(own);
+            if let Some(tls) = tls {
+                let port = free_port();
+                *asked.last_mut().unwrap() = port;
+                text += &format!("tls-port {port}\ntls-replication yes\n");
+                for words in tls.settings("").chunks(2) {
+                    text += &format!("{} {}\n", words[0], words[1]);
+                }
+            }
             std::fs::write(&config, text).unwrap();
             sentinels.push((
                 own,
@@ -58,7 +96,9 @@ impl Watched {
         }
         let watched = Watched {
             servers,
+            ports,
             sentinels,
+            url: url(tls.is_some(), &asked),
             password,
             _dirs: dirs,
         };
@@ -82,12 +122,7 @@ impl Watched {
     }
 
     pub fn url(&self) -> String {
-        let hosts: Vec<String> = self
-            .sentinels
-            .iter()
-            .map(|(port, _)| format!("127.0.0.1:{port}"))
-            .collect();
-        format!("redis-sentinel://{}/mymaster", hosts.join(","))
+        self.url.clone()
     }
 
     /// Ends the sentinel that a client asks first.
@@ -116,7 +151,8 @@ impl Watched {
                 &["SENTINEL", "GET-MASTER-ADDR-BY-NAME", "mymaster"],
             );
             let port: u16 = addr.get(1)?.parse().ok()?;
-            self.servers.iter().find(|server| server.port == port)
+            let number = self.ports.iter().position(|one| *one == port)?;
+            Some(&self.servers[number])
         })
     }
 
@@ -139,4 +175,18 @@ impl Watched {
             .and_then(|mut c| redis::cmd(command[0]).arg(&command[1..]).query(&mut c));
         reply.unwrap_or_default()
     }
+}
+
+/// Where a client asks for the master.
+fn url(tls: bool, sentinels: &[u16]) -> String {
+    let hosts: Vec<String> = sentinels
+        .iter()
+        .map(|port| format!("127.0.0.1:{port}"))
+        .collect();
+    let scheme = if tls {
+        "rediss-sentinel"
+    } else {
+        "redis-sentinel"
+    };
+    format!("{scheme}://{}/mymaster", hosts.join(","))
 }

@@ -4,33 +4,60 @@ use std::process::{Command, Stdio};
 use super::process::{Dir, free_port};
 use super::server::Server;
 
+/// An authority, and a certificate of it for this machine.
+pub struct Certificates(Dir);
+
+impl Certificates {
+    pub fn new() -> Certificates {
+        let dir = Dir::new();
+        issue(&dir);
+        Certificates(dir)
+    }
+
+    pub fn ca_file(&self) -> String {
+        self.0.file("ca.pem")
+    }
+
+    /// How a server is told of them, on the command line, or in a file where nothing is before the names.
+    pub fn settings(&self, before: &str) -> Vec<String> {
+        let files = [
+            ("tls-ca-cert-file", self.ca_file()),
+            ("tls-cert-file", self.0.file("server.pem")),
+            ("tls-key-file", self.0.file("server.key")),
+            ("tls-auth-clients", "no".into()),
+        ];
+        let words = files.map(|(name, value)| [format!("{before}{name}"), value]);
+        words.into_iter().flatten().collect()
+    }
+
+    /// The arguments of a server that is asked by TLS on this port.
+    pub fn on_port(&self, port: u16) -> Vec<String> {
+        let mut all = vec!["--tls-port".into(), port.to_string()];
+        all.extend(self.settings("--"));
+        all
+    }
+}
+
 pub struct TlsServer {
     pub server: Server,
     pub port: u16,
-    certificates: Dir,
+    certificates: Certificates,
 }
 
 impl TlsServer {
     pub fn start() -> TlsServer {
-        let dir = Dir::new();
-        issue(&dir);
-        let port = free_port();
-        let tls_port = port.to_string();
-        let [ca, cert, key] = ["ca.pem", "server.pem", "server.key"].map(|name| dir.file(name));
-        #[rustfmt::skip]
-        let server = Server::with(&[
-            "--tls-port", &tls_port, "--tls-ca-cert-file", &ca, "--tls-cert-file", &cert,
-            "--tls-key-file", &key, "--tls-auth-clients", "no",
-        ]);
+        let (certificates, port) = (Certificates::new(), free_port());
+        let args = certificates.on_port(port);
+        let args: Vec<&str> = args.iter().map(String::as_str).collect();
         TlsServer {
-            server,
+            server: Server::with(&args),
             port,
-            certificates: dir,
+            certificates,
         }
     }
 
     pub fn ca_file(&self) -> String {
-        self.certificates.file("ca.pem")
+        self.certificates.ca_file()
     }
 
     pub fn url(&self) -> String {
