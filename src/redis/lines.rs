@@ -93,6 +93,8 @@ impl Item {
 pub(super) enum Then {
     /// The operation of this serial.
     Acquire(u64),
+    /// The same, of which it is known that it is not admitted.
+    Why(u64),
     /// The operation of this serial, if it still goes by this id.
     Hold(u64, Id),
     /// The same, for the last time: the second answer says why not.
@@ -294,8 +296,6 @@ impl Scene<'_> {
             None => return item,
         };
         let asked = item.asked.max(self.now.min(latest));
-        let in_line = asked.since(item.asked);
-        item.ops.iter_mut().for_each(|op| op.has_waited(in_line));
         item.asked = asked;
         item
     }
@@ -324,6 +324,7 @@ impl Scene<'_> {
             let one = |heard: Heard| heard.map(|mut answers| answers.swap_remove(0));
             match then {
                 Then::Acquire(serial) => self.answered(key, serial, trip, one(heard)),
+                Then::Why(serial) => self.hears_why(serial, one(heard)),
                 Then::Hold(serial, id) => self.hears(serial, id, trip, one(heard)),
                 Then::Last(serial, id) => self.hears_last(serial, id, trip, heard),
                 Then::Renew(serial, id, lease, slot) => {
@@ -386,6 +387,16 @@ impl Line {
     /// Waits with a time, also those whose bookings are being moved.
     pub fn booked_or_moving(&self) -> Vec<u64> {
         self.booked.union(&self.moving).copied().collect()
+    }
+
+    /// Others came before a wait that is to be booked anew, and are not booked yet.
+    pub fn is_behind_others(&self, serial: u64) -> bool {
+        self.again.returns()
+            || self
+                .again
+                .waits
+                .first()
+                .is_some_and(|first| *first < serial)
     }
 
     /// How many wait there, as far as is known.

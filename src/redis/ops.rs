@@ -82,6 +82,7 @@ impl Scene<'_> {
         let (key, deadline) = (wait.key.clone(), wait.deadline);
         let book = Op::Book {
             wait: patience,
+            deadline: deadline.filter(|_| patience != Some(Span::ZERO)),
             weights: wait.weights.clone(),
             patient: true,
         };
@@ -190,14 +191,16 @@ impl Scene<'_> {
             return;
         }
         match &wait.stage {
-            Stage::Booked(_) | Stage::Moving(_) if wait.held_back => {}
+            Stage::Booked(_) | Stage::Moving(_) if wait.held_back => self.ends_held_back(serial),
             Stage::Booked(answer) | Stage::Moving(answer) => {
                 let answer = answer.clone();
                 self.grant(serial, answer);
             }
             Stage::Queued | Stage::Last => self.last_word(serial),
             Stage::Again => self.last_chance(serial),
-            Stage::Asked | Stage::Returning | Stage::Here(_) => {}
+            // It is looked at again when that has become of it.
+            Stage::Returning => self.arm(serial, None),
+            Stage::Asked | Stage::Here(_) => {}
         }
     }
 

@@ -5,9 +5,10 @@ use crate::limit::weights::Weights;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Op {
-    /// Take, or book a time at most so far ahead; `None` is without limit.
+    /// Take, or book a time at most so far ahead, and not after the deadline; `None` is without limit.
     Book {
         wait: Option<Span>,
+        deadline: Option<Time>,
         weights: Weights,
         /// It may be told to ask again in a moment.
         patient: bool,
@@ -71,25 +72,25 @@ impl Op {
         )
     }
 
-    /// So much of the wait that is accepted is over.
-    pub fn has_waited(&mut self, span: Span) {
-        if let Op::Book {
-            wait: Some(wait), ..
-        } = self
-        {
-            *wait = Span(wait.0.saturating_sub(span.0));
-        }
-    }
-
     /// `now`: the time of the client's clock.
     pub fn add_to(&self, batch: &mut Batch<'_>, now: Time) {
         match self {
             Op::Book {
                 wait,
+                deadline,
                 weights,
-                patient: false,
-            } => batch.book(*wait, weights),
-            Op::Book { wait, weights, .. } => batch.await_time(*wait, weights),
+                patient,
+            } => {
+                let left = deadline.map(|deadline| deadline.since(now));
+                let wait = match (*wait, left) {
+                    (Some(wait), Some(left)) => Some(wait.min(left)),
+                    (wait, left) => wait.or(left),
+                };
+                match patient {
+                    true => batch.await_time(wait, weights),
+                    false => batch.book(wait, weights),
+                }
+            }
             Op::Acquire {
                 id,
                 deadline,

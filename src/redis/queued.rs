@@ -380,20 +380,8 @@ impl Scene<'_> {
     pub fn last_word(&mut self, serial: u64) {
         let wait = self.shard.waits.get_mut(&serial).expect("it waits");
         if matches!(wait.stage, Stage::Last) {
-            let heard = self.hold_mut(serial).heard.take();
             self.give_up_id(serial);
-            let denied = Decision::of(Status::Denied);
-            let decision = heard.map_or(denied, |answer| numbers(&answer, Status::Denied));
-            // Nobody says when, and that is a lease as everywhere.
-            let retry_after_us = self.hold_of(serial).terms.lease.0;
-            self.deny(
-                serial,
-                Decision {
-                    retry_after_us,
-                    ..decision
-                },
-            );
-            return;
+            return self.ends_unheard(serial);
         }
         wait.stage = Stage::Last;
         let now = self.now;
@@ -401,6 +389,34 @@ impl Scene<'_> {
         let (key, op, id) = self.question(serial, Some(now));
         let why = Op::Peek(self.shard.waits[&serial].weights.clone());
         self.urge(&key, vec![op, why], Then::Last(serial, id));
+    }
+
+    fn ends_unheard(&mut self, serial: u64) {
+        let heard = self.hold_mut(serial).heard.take();
+        let denied = Decision::of(Status::Denied);
+        let decision = heard.map_or(denied, |answer| numbers(&answer, Status::Denied));
+        // Nobody says when, and that is a lease as everywhere.
+        let retry_after_us = self.hold_of(serial).terms.lease.0;
+        self.deny(
+            serial,
+            Decision {
+                retry_after_us,
+                ..decision
+            },
+        );
+    }
+
+    /// The deadline of a booked wait has come, and its new time is not known.
+    pub fn ends_booked(&mut self, serial: u64) {
+        let key = self.shard.waits[&serial].key.clone();
+        match self.hold_mut(serial).held.take() {
+            Some(permit) => {
+                let held = self.unhold(permit);
+                self.say_cancel(&key, held.id, held.ends);
+            }
+            None => self.give_up_id(serial),
+        }
+        self.ends_unheard(serial);
     }
 
     pub fn hears_last(&mut self, serial: u64, id: Id, trip: &Trip, heard: Heard) {

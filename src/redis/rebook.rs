@@ -15,7 +15,7 @@ use super::question::Op;
 use super::wire::{Answer, Outcome};
 use super::{Key, Scene};
 use crate::config::FailurePolicy;
-use crate::decision::Decision;
+use crate::decision::{Decision, Status};
 use crate::limit::time::{Span, Time};
 
 /// Most in one call.
@@ -44,6 +44,11 @@ impl Again {
     pub fn is_on(&self) -> bool {
         self.returns || self.asked || !self.waits.is_empty()
     }
+
+    /// What is booked is not known to be given back yet.
+    pub fn returns(&self) -> bool {
+        self.returns
+    }
 }
 
 impl Scene<'_> {
@@ -64,11 +69,37 @@ impl Scene<'_> {
         self.go_on(key);
     }
 
-    /// A booked wait does not start before more is known.
+    /// A booked wait does not start before more is known. If that takes until its deadline, it ends.
     pub fn hold_back(&mut self, serial: u64) {
         let wait = self.shard.waits.get_mut(&serial).expect("it is booked");
         wait.held_back = true;
-        self.arm(serial, None);
+        let deadline = wait.deadline;
+        self.arm(serial, deadline);
+    }
+
+    /// The deadline of a wait has come that is held back.
+    pub fn ends_held_back(&mut self, serial: u64) {
+        if self.shard.waits[&serial].hold.is_some() {
+            return self.ends_booked(serial);
+        }
+        self.leaves_booking(serial);
+        self.last_chance(serial);
+    }
+
+    /// A booking of rates is given back that has not started. One that is being moved is when that is known.
+    fn leaves_booking(&mut self, serial: u64) {
+        let wait = self.shard.waits.get_mut(&serial).expect("it is booked");
+        wait.held_back = false;
+        let key = wait.key.clone();
+        let stage = std::mem::replace(&mut wait.stage, Stage::Again);
+        let line = self.line(&key);
+        line.booked.remove(&serial);
+        line.moving.remove(&serial);
+        if let Stage::Booked(was) = stage
+            && was.booking != *UNKNOWN
+        {
+            self.enqueue(&key, vec![Op::Return(was.booking)], Then::Nobody);
+        }
     }
 
     /// Who comes while others are booked anew comes after them. False: he need not.
@@ -97,13 +128,49 @@ impl Scene<'_> {
         let wait = self.shard.waits.get_mut(&serial).expect("it waits");
         wait.stage = Stage::Asked;
         let (key, weights) = (wait.key.clone(), wait.weights.clone());
-        self.line(&key).again.waits.remove(&serial);
+        let line = self.line(&key);
+        line.again.waits.remove(&serial);
+        if line.is_behind_others(serial) {
+            return self.enqueue(&key, vec![Op::Peek(weights)], Then::Why(serial));
+        }
         let now = Op::Book {
             wait: Some(Span::ZERO),
+            deadline: None,
             weights,
             patient: true,
         };
         self.enqueue(&key, vec![now], Then::Acquire(serial));
+    }
+
+    /// Redis has said why a wait was not admitted that others were before, or has not.
+    pub fn hears_why(&mut self, serial: u64, heard: Result<Answer, Failure>) {
+        if !self.shard.waits.contains_key(&serial) {
+            return;
+        }
+        match heard {
+            Ok(answer) => self.is_refused(serial, &answer),
+            Err(failure) => self.fail(serial, &failure),
+        }
+    }
+
+    fn is_refused(&mut self, serial: u64, answer: &Answer) {
+        let wait = &self.shard.waits[&serial];
+        let waited_us = match wait.waited {
+            true => self.now.since(wait.since).0,
+            false => 0,
+        };
+        let why = refusal(answer);
+        let refusal = Decision {
+            waited_us,
+            // It might pass now that nobody is before it.
+            retry_after_us: why
+                .retry_after_us
+                .max(u64::from(why.status == Status::Denied)),
+            ..why
+        };
+        self.count_refusal(refusal.status);
+        // Nothing is lost if nobody hears of it.
+        let _ = self.complete(serial, refusal);
     }
 
     /// A wait was booked before a penalty or a reset that is heard of now.
@@ -162,7 +229,8 @@ impl Scene<'_> {
                 for serial in serials {
                     let wait = &self.shard.waits[serial];
                     ops.push(Op::Book {
-                        wait: wait.deadline.map(|deadline| deadline.since(self.now)),
+                        wait: None,
+                        deadline: wait.deadline,
                         weights: wait.weights.clone(),
                         patient: true,
                     });
@@ -189,6 +257,7 @@ impl Scene<'_> {
             match std::mem::replace(&mut wait.stage, Stage::Again) {
                 Stage::Booked(was) if was.booking != *UNKNOWN => {
                     wait.stage = Stage::Returning;
+                    self.hold_back(serial);
                     returned.push((serial, was));
                 }
                 _ => self.gathers(key, serial),
@@ -218,6 +287,7 @@ impl Scene<'_> {
                 Some(wait) if there => {
                     wait.stage = Stage::Booked(was);
                     self.line(key).booked.insert(serial);
+                    self.hold_back(serial);
                 }
                 Some(_) => self.gathers(key, serial),
             }
@@ -261,20 +331,7 @@ impl Scene<'_> {
         match answer.outcome {
             Outcome::Done if answer.retry_after > Span::ZERO => self.book(serial, trip, answer),
             Outcome::Done => self.grant(serial, answer),
-            _ => {
-                let wait = &self.shard.waits[&serial];
-                let waited_us = match wait.waited {
-                    true => self.now.since(wait.since).0,
-                    false => 0,
-                };
-                let refusal = Decision {
-                    waited_us,
-                    ..refusal(&answer)
-                };
-                self.count_refusal(refusal.status);
-                // Nothing is lost if nobody hears of it.
-                let _ = self.complete(serial, refusal);
-            }
+            _ => self.is_refused(serial, &answer),
         }
     }
 
@@ -302,9 +359,16 @@ impl Scene<'_> {
         );
         let here = failure.not_executed() && self.redis.policy(&key.named) == FailurePolicy::Local;
         if over || for_ever || here {
-            let again = &mut self.line(key).again;
-            again.failures = 0;
-            let waits = std::mem::take(&mut again.waits);
+            let line = self.line(key);
+            line.again.failures = 0;
+            let mut waits = std::mem::take(&mut line.again.waits);
+            if std::mem::take(&mut line.again.returns) {
+                let booked = line.booked.clone();
+                // The last first: then each gives back all that it took.
+                let last_first = booked.iter().rev();
+                last_first.for_each(|serial| self.leaves_booking(*serial));
+                waits.extend(booked);
+            }
             waits.iter().for_each(|serial| self.fail(*serial, failure));
         }
     }

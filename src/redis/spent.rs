@@ -41,7 +41,8 @@ impl Scene<'_> {
         }
         let op = match answer.retry_after {
             Span::ZERO => Op::Settle(answer.booking, 0),
-            _ => Op::Unbook(answer.booking),
+            // It has not started, even if its time is over.
+            _ => Op::Return(answer.booking),
         };
         self.enqueue(key, vec![op], Then::Nobody);
         self.sooner(key);

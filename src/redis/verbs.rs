@@ -123,6 +123,7 @@ impl Redis {
             request,
             |weights| Op::Book {
                 wait,
+                deadline: None,
                 weights,
                 patient: false,
             },

@@ -180,3 +180,18 @@ fn time_in_line_is_held_against_those_who_do_not_wait_only() {
         }
     }
 }
+
+/// Nothing is booked behind a deadline, however long the line was.
+#[test]
+fn a_wait_asks_for_what_is_left_of_its_time() {
+    let bucket = TokenBucket::new(1, 1, Span::secs(1), false).unwrap();
+    let lined = Lined::new(Rule::TokenBucket(bucket));
+    lined.ask(1, None);
+    let mut flight = lined.sent();
+    lined.ask(1, Some(Span::millis(200)));
+    lined.clock.show(lined.clock.now() + Span::millis(150));
+    unheard(&mut flight);
+    let call = flight.next().expect("the second is sent").call;
+    let args: Vec<&[u8]> = call.args.iter().collect();
+    assert_eq!(args[args.len() - 3..], [&b"M"[..], b"50000", b"1"]);
+}

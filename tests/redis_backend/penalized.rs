@@ -301,3 +301,38 @@ fn three_processes_leave_no_slot_unused_after_a_penalty() {
         next > 165.0 && next < most
     });
 }
+
+/// Also of those who are booked, and cannot be told their new times.
+#[test]
+fn a_deadline_is_kept_while_redis_takes_no_writes_after_a_penalty() {
+    let server = Server::start();
+    for limits in [
+        &[bucket(10, 1, 2_000_000)][..],
+        &[bucket(10, 1, 2_000_000), semaphore(100)],
+    ] {
+        server.ask::<()>(&["FLUSHALL"]);
+        let worker = Worker::new(&server.url(), limits, &[]);
+        eventually("all is taken", secs(20), || {
+            acquire(&worker.limiter, &Request::TRY).status == Status::Denied
+        });
+        for number in 0..2 {
+            worker.submit(Some(Span::millis(6_000)), number);
+        }
+        eventually("both are booked", secs(20), || worker.next_in() > 3.0);
+        eventually("it listens", secs(20), || {
+            let count: (String, u64) = server.ask(&["PUBSUB", "NUMSUB", "limiter:notes:penalties"]);
+            count.1 == 1
+        });
+        let names: Vec<String> = server.ask(&["KEYS", "*:s"]);
+        let place = redis::Script::new(&names[0]).get_hash().to_owned();
+        server.ask::<()>(&["CONFIG", "SET", "maxmemory", "1"]);
+        let note = format!("P 9000000000000000 {place}");
+        server.ask::<u64>(&["PUBLISH", "limiter:notes:penalties", &note]);
+        for _ in 0..2 {
+            let polled = worker.queue.poll(1, Some(secs(12))).unwrap();
+            let done = polled.first().expect("it ends at its deadline");
+            assert_ne!(done.status, Status::Ok);
+        }
+        server.ask::<()>(&["CONFIG", "SET", "maxmemory", "0"]);
+    }
+}
