@@ -115,12 +115,14 @@ local function commit(limits, key, now, at, weights, was)
   end
   taken(key, now, at)
   if at > now then
+    -- They are counted from a time on, so that none is taken for one of an earlier count.
+    if key.seq == 0 then key.seq = now end
     key.seq = key.seq + 1
     booking.previous, booking.seq = key.booked, key.seq
     key.booked = at
-  elseif key.seq > 0 then
-    -- All that was booked before is over: what follows does not follow that.
-    key.seq, key.parked = key.seq + 1, {}
+  else
+    -- All that was booked before is over: what follows does not follow that, nor is it taken back.
+    key.seq, key.booked, key.parked = 0, 0, {}
   end
   return booking
 end
@@ -196,7 +198,7 @@ local function cancel_rates(limits, key, now, booking)
   -- A key that was lost and came to be anew knows nothing of the booking.
   if booking.epoch ~= key.epoch or booking.seq > key.seq or booking.at > key.booked then return end
   booking.first = booking.seq
-  if booking.seq ~= key.seq then
+  if booking.seq ~= key.seq or booking.at ~= key.booked then
     park(limits, key, now, booking)
     return
   end

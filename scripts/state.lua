@@ -1,6 +1,6 @@
 -- A key as text: one Redis string with everything that is decided by arithmetic.
 --   1;kept opened epoch;version;limits;seen;state;...
--- and if any of it is not 0, or there is a semaphore
+-- and if any of it is still of use, or there is a semaphore
 --   ;skew booked blocked seq epoch_until told fill;parked
 -- and with a semaphore
 --   ;held queued dead fence ticket grace longest ends kept;era
@@ -136,7 +136,8 @@ local function key_text(key, limits, kept)
       owed = owed .. (owed ~= '' and ',' or '') .. show(one.actual) .. '~' .. booking_text(one.booking)
     end
   end
-  if key.people or key.skew + key.booked + key.blocked + key.seq + key.epoch_until > 0 or parked ~= '' then
+  local ahead = max(key.booked, key.blocked, key.epoch_until, key.told) > key.seen
+  if key.people or ahead or key.skew + key.seq > 0 or parked ~= '' then
     text = text .. format(';%d %d %d %d %d %d %d;%s;%s', key.skew, key.booked, key.blocked, key.seq, key.epoch_until,
       key.told, key.fill, parked, owed)
   end

@@ -97,7 +97,7 @@ pub struct Run {
     pub made: Vec<Made>,
     seen: Vec<String>,
     /// Answers that scripts/fast.lua gave.
-    told_at_once: usize,
+    pub told_at_once: usize,
 }
 
 const NAME: &[u8] = b"n";
@@ -367,6 +367,15 @@ impl Run {
         self.keep(at);
     }
 
+    /// The last one never started, which is told too late to give anything back.
+    pub fn give_back_late(&mut self) {
+        let made = self.made.pop().unwrap();
+        let at = self.present();
+        let found = self.ask(at.now, |batch| batch.give_back(&made.text));
+        self.check(self.expect(&at, wire::Outcome::Done, &found), found);
+        self.keep(at);
+    }
+
     pub fn settle(&mut self, which: usize, actual: u64) {
         if self.made.is_empty() {
             return;
@@ -389,7 +398,8 @@ impl Run {
         self.keep(at);
     }
 
-    fn whole(&mut self, penalty: Option<Span>) {
+    /// Resets it, or blocks it for so long.
+    pub fn whole(&mut self, penalty: Option<Span>) {
         let mut at = self.present();
         let found = self.ask(at.now, |batch| match penalty {
             Some(span) => batch.penalize(span),

@@ -3,6 +3,7 @@
 mod differential;
 mod holders;
 mod logs;
+mod plain;
 mod random;
 #[allow(dead_code)] // some of it is tests/sim's
 mod server;
