@@ -27,7 +27,9 @@ impl TestCluster {
         let ports: Vec<u16> = (0..6).map(|_| free_port()).collect();
         let nodes = boot_all(|n| {
             let mut args = certificates.on_port(ports[n]);
-            args.extend(["--tls-cluster".into(), "yes".into()]);
+            for setting in ["--tls-cluster", "--tls-replication"] {
+                args.extend([setting.into(), "yes".into()]);
+            }
             args
         });
         TestCluster::of(nodes, ports, "rediss-cluster")

@@ -57,7 +57,8 @@ impl Watched {
         let (mut servers, mut ports) = (vec![master], vec![port]);
         for _ in 0..2 {
             let (server, port) = serve(&of_master);
-            (servers.push(server), ports.push(port));
+            servers.push(server);
+            ports.push(port);
         }
         eventually("replicas follow", secs(60), || {
             servers[0].info("replication", "connected_slaves") == "2"
