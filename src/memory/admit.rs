@@ -255,6 +255,10 @@ impl Scene<'_> {
         if let Err(status) = self.lease_ready(key, &terms) {
             return Decision::of(status);
         }
+        if matches!(asker, Asker::Pace) && self.told_most(key) {
+            self.stats.overloaded.add(1);
+            return Decision::of(Status::Overloaded);
+        }
         let limits = &key.named.limits;
         let take = |key: &mut KeyState| limits.commit(key, self.now, at, weights);
         let (permit, fence) = match asker {

@@ -56,7 +56,7 @@ impl Scene<'_> {
     /// The key is as new: nothing holds of what was promised.
     pub fn start_over(&mut self, key: &mut Key) {
         if let Some(line) = key.line_mut() {
-            line.told.clear();
+            self.book.untold.push(std::mem::take(&mut line.told));
             line.late.clear();
             line.told_first = false;
             line.seen = self.now;

@@ -7,6 +7,7 @@ use super::Memory;
 use super::held::Held;
 use super::keys::{Key, Keys};
 use super::leave::{CALLS, Group, Rest};
+use super::line::Told;
 use super::paced::Paced;
 use super::pieces;
 use super::spent::{OfBucket, Spent};
@@ -44,6 +45,8 @@ pub(super) struct Book {
     pub paced: Paced,
     /// Permits that resets have ended and whose records are still to be dropped.
     pub ended: Vec<Few<(Time, u64)>>,
+    /// Paced calls of lines that resets have ended, to be dropped as well.
+    pub untold: Vec<BTreeMap<u64, Told>>,
     /// Operations under way, by serial.
     pub waits: Pages<u64, Wait>,
     /// The same by what they end together by.
@@ -98,6 +101,7 @@ impl Shard {
                 buckets: Recent::new(first),
                 paced: Paced::default(),
                 ended: Vec::new(),
+                untold: Vec::new(),
                 waits: Pages::default(),
                 groups: Pages::default(),
                 leaving: BTreeMap::new(),
@@ -177,6 +181,7 @@ impl Scene<'_> {
 
     fn keep_house(&mut self) {
         self.drop_ended(SWEPT);
+        self.drop_untold(SWEPT);
         self.book.paced.drop_ended(SWEPT);
         // What the call itself frees, about.
         pieces::freed(1);

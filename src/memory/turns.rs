@@ -1,4 +1,6 @@
 //! Whose turn comes when, of those in the [`line`](super::line) of a key.
+use std::collections::BTreeMap;
+
 use super::keys::Key;
 use super::leave::{Rest, SOME};
 use super::line::Told;
@@ -92,6 +94,12 @@ impl Scene<'_> {
         true
     }
 
+    /// No more paced calls are remembered behind those who wait than may wait themselves.
+    pub fn told_most(&self, key: &Key) -> bool {
+        let line = key.live.as_ref().and_then(|live| live.line.as_ref());
+        line.is_some_and(|line| line.told.len() >= self.memory.options.max_waiting)
+    }
+
     /// Books a paced call behind those who wait. Answers its permit.
     pub fn tell(&mut self, key: &mut Key, at: Time, weights: &Weights) -> u64 {
         let order = self.memory.operations.next();
@@ -109,6 +117,17 @@ impl Scene<'_> {
         let spent = Spent::told(key.id, &key.named, at, order);
         self.book.paced.insert(serial, spent, self.now);
         self.paced_number(serial)
+    }
+
+    /// Drops so many that are in no line any more.
+    pub fn drop_untold(&mut self, most: usize) {
+        for _ in 0..most {
+            match self.book.untold.last_mut().map(BTreeMap::pop_first) {
+                None => return,
+                Some(Some(_)) => {}
+                Some(None) => drop(self.book.untold.pop()),
+            }
+        }
     }
 
     /// Paced calls keep their times: before a penalty those who wait let them pass, some at a time. True:

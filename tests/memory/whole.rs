@@ -2,11 +2,13 @@
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
+use limiter::clock::Clock;
 use limiter::decision::Decision;
 use limiter::decision::Status::*;
 use limiter::limit::rule::Rule;
 use limiter::limit::time::Span;
 use limiter::limit::token_bucket::TokenBucket;
+use limiter::memory::Options;
 use limiter::op::Sink;
 
 use crate::kit::*;
@@ -495,4 +497,31 @@ fn limits_stay_the_newest_when_their_handle_is_gone() {
     }
     assert_eq!(world.try_(&old, 6).status, Never);
     assert_eq!(world.memory.peek(&old, &ask(0, EVER)).limit, 5);
+}
+
+/// Behind who waits each paced call is remembered: no more than may wait.
+#[test]
+fn paced_calls_behind_who_waits_are_bounded_and_a_reset_forgets_them() {
+    let options = Options {
+        max_waiting: 100,
+        ..OPTIONS
+    };
+    let world = World::with(Clock::virtual_clock(), options, None);
+    let limiter = world.limiter("n", [tb(1, 1, SEC)]);
+    world.takes(&limiter, 1);
+    let queue = world.queue();
+    let waits = (world.memory).acquire(&limiter, &ask(1, EVER), Sink::Queue(queue.clone()));
+    assert_eq!(waits.status, Pending);
+    let pace = || world.memory.pace(&limiter, &ask(1, EVER)).status;
+    assert!((0..100).all(|_| pace() == Ok));
+    let before = world.memory.peek(&limiter, &ask(1, EVER));
+    assert_eq!(pace(), Overloaded);
+    assert_eq!(world.memory.peek(&limiter, &ask(1, EVER)), before);
+    assert_eq!(world.memory.reset(&limiter, b""), Ok);
+    // The one that waited has started, and nobody is before the next.
+    assert_eq!(
+        world.memory.pace(&limiter, &ask(1, EVER)).retry_after_us,
+        SEC.0
+    );
+    assert!((1..100).all(|_| pace() == Ok));
 }
