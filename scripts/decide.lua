@@ -193,6 +193,21 @@ local function park(limits, key, now, booking)
   end
 end
 
+-- The first slot to come that was given back in the middle and took as much as is asked for now: whoever comes
+-- has it rather than a new one. While a penalty lasts there is none.
+local function given_back(key, now, wait, weights)
+  local which
+  for i, one in ipairs(key.blocked <= now and key.parked or {}) do
+    local fits = one.first == one.seq and one.at > now and (wait < 0 or one.at <= now + wait)
+      and not (which and key.parked[which].at < one.at)
+    for n, weight in ipairs(fits and weights or {}) do
+      fits = fits and (one.charges[n] and one.charges[n][1] or 0) == weight
+    end
+    which = fits and i or which
+  end
+  return which and table.remove(key.parked, which)
+end
+
 -- Takes back what a booking that is not due yet took of rates.
 local function cancel_rates(limits, key, now, booking)
   -- A key that was lost and came to be anew knows nothing of the booking.

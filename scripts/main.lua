@@ -7,7 +7,8 @@
 -- holders.lua; then the operations:
 --   T weights count        take, so often; B does the same, see fast.lua. Q does so there alone: it is S here
 --   P wait weights         book a time at most so far ahead; wait < 0 is without limit
---   M wait weights         the same for who waits: not while bookings are moved; then it answers when to ask
+--   M wait weights         the same for who waits, who may get a slot that was given back; not while bookings are
+--                          moved: then it answers when to ask
 --   U booking              give back a booking that is not due
 --   D booking              give back a booking that has not started, due or not, to be booked anew
 --   K weights              look
@@ -222,6 +223,15 @@ else
       arg = arg + 2
       return answer('Q', nil, key.told - now)
     end
+    local from = arg
+    arg = arg + 1
+    local weights = next_weights()
+    local slot = not_after >= 0 and given_back(key, now, wait, weights)
+    if slot then
+      dirty = true
+      return answer('O', nil, slot.at - now, slot.at, 0, 0, booking_text(slot))
+    end
+    arg = from
     return ops.P()
   end
 

@@ -194,7 +194,8 @@ impl Scene<'_> {
             Stage::Booked(_) | Stage::Moving(_) if wait.held_back => self.ends_held_back(serial),
             Stage::Booked(answer) | Stage::Moving(answer) => {
                 let answer = answer.clone();
-                self.grant(serial, answer);
+                let first = self.in_turn(serial);
+                self.grant(first, answer);
             }
             Stage::Queued | Stage::Last => self.last_word(serial),
             Stage::Again => self.last_chance(serial),

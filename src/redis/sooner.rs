@@ -208,6 +208,33 @@ impl Scene<'_> {
         }
     }
 
+    /// Whose turn it is when a slot has come: who came first has it, and leaves his own to the one it was booked
+    /// for. That one may have got it because somebody before him gave it back.
+    pub fn in_turn(&mut self, serial: u64) -> u64 {
+        let wait = &self.shard.waits[&serial];
+        let line = self.shard.lines.get(&wait.key);
+        let Some(&first) = line.and_then(|line| line.booked.first()) else {
+            return serial;
+        };
+        let other = &self.shard.waits[&first];
+        let (Stage::Booked(slot), Stage::Booked(later), Some(due)) =
+            (&wait.stage, &other.stage, other.due)
+        else {
+            return serial;
+        };
+        let equal = wait.hold.is_none() && other.hold.is_none() && wait.weights == other.weights;
+        let in_time = wait.deadline.is_none_or(|deadline| due <= deadline);
+        if first >= serial || other.held_back || !equal || !in_time {
+            return serial;
+        }
+        let (slot, later) = (Stage::Booked(slot.clone()), Stage::Booked(later.clone()));
+        for (one, stage) in [(first, slot), (serial, later)] {
+            self.shard.waits.get_mut(&one).expect("it waits").stage = stage;
+        }
+        self.arm(serial, Some(due));
+        first
+    }
+
     fn booked_on(&mut self, key: &Arc<Key>) -> Vec<u64> {
         self.line(key).booked.iter().copied().collect()
     }
@@ -252,7 +279,8 @@ impl Scene<'_> {
         if !line.moving.is_empty() {
             return Some(now + PAUSE);
         }
-        let first = self.shard.waits[line.booked.first()?].due?;
+        let due = |serial: &u64| self.shard.waits[serial].due;
+        let first = line.booked.iter().filter_map(due).min()?;
         if self.redis.tells_time() {
             return None;
         }

@@ -154,3 +154,45 @@ fn nobody_who_waits_for_long_starts_in_a_penalty_whose_note_was_lost() {
     let done = granted(&queue, op);
     assert!(done.waited_us >= 7_000_000, "{done:?}");
 }
+
+/// Between processes as well, and in each of them those start first who came first.
+#[test]
+fn a_slot_that_was_cancelled_in_the_middle_serves_who_comes_later() {
+    let server = Server::start();
+    let limits = [bucket(1, 1, 4_000_000)];
+    let open = |_| {
+        let client = open(&server.url());
+        let limiter = limiter(&client, "m", &limits);
+        (ClientQueue::new(&client).unwrap(), limiter, client)
+    };
+    let workers = [0, 1].map(open);
+    let (queue, here, client) = &workers[0];
+    acquire(here, &weigh(1));
+    let mut ops = Vec::new();
+    for (n, (queue, limiter, _)) in workers.iter().chain(&workers).enumerate() {
+        ops.push(queue.submit(limiter, &waits(1)).unwrap().op);
+        eventually("it is booked", secs(20), || {
+            next_in(here) > 3 * n as u64 + 3
+        });
+    }
+    assert_eq!(client.cancel(ops[0], false), Ok(Status::Ok));
+    assert_eq!(next(queue).status, Status::Cancelled);
+    let before = next_in(here);
+    let last = queue.submit(here, &waits(1)).unwrap().op;
+    assert!(next_in(here) <= before, "no new slot was booked");
+    assert!(
+        granted(queue, ops[2]).waited_us < 8_000_000,
+        "in the first slot"
+    );
+    assert!(queue.poll(1, Some(secs(1))).unwrap().is_empty());
+    assert_eq!(client.cancel(last, true), Ok(Status::Ok));
+}
+
+/// When the next one could start, in seconds.
+fn next_in(limiter: &Limiter) -> u64 {
+    limiter
+        .peek(&weigh(1))
+        .unwrap()
+        .retry_after_us
+        .div_ceil(1_000_000)
+}
