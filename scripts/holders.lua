@@ -1,9 +1,10 @@
 -- Semaphore: who holds permits and who waits for them, over all processes.
 -- KEYS: 2 what ends, 'h' and the id of a permit, 'w' and that of a wait, or 'd' and one that was given up
 -- while an earlier request for it may still be under way: scored by when that is over. 3 the queue, ids by
--- ticket: first in, first out. 4 who they are: by id, "weights;fence;channel;deadline;renewed;booking": weights
+-- ticket: first in, first out; before those who wait, those who are granted and whose time had not come. 4 who they are: by id, "weights;fence;channel;deadline;renewed;booking": weights
 -- are what it holds, or what it asked for; deadline is that of a wait (0: none), also of one that was granted;
--- renewed is 1 if its process renews it as long as it is held; booking is what a granted id took.
+-- renewed is 1 if its process renews it as long as it is held; booking is what a granted id took, after a '!'
+-- if it has given that back to be booked anew.
 -- ARGV: 4 the caller's longest lease; 5 claim, 6 allowance, 7 life of a wait, in microseconds; 8 the
 -- caller's channel; 9 the era of the permits it holds here, or ''; 10 a fresh era; 11 is 1 if PUBLISH tells
 -- when nobody hears: in a cluster others than this server's own listeners may. Operations:
@@ -22,6 +23,8 @@
 
 -- Most that one call grants to others, and most permits that it looks at for a hint.
 local MOST = 64
+-- Most that one call moves of what is booked.
+local MOST_MOVED = 64
 -- So many times that much one call ends. Whoever waits is told to ask again at once if there is more.
 local ROUNDS = 16
 -- A clock that stepped back by more than a day may repeat fencing numbers.
@@ -31,8 +34,14 @@ local DAY = 86400000000
 local STEP = 30000000
 
 -- key.people: how many hold, wait and are kept out; the last fencing number and ticket; the end of the
--- grace; the longest lease; by when all ends; until when the keys are kept.
+-- grace; the longest lease; by when all ends; until when the keys are kept. How many are in the queue that are
+-- granted; the last fencing number that a reset has ended; and while those in the queue that are granted are
+-- moved, how, since when, and how many of them are booked.
 local HELD, QUEUED, DEAD, FENCE, TICKET, GRACE, LONGEST, ENDS, KEPT = 1, 2, 3, 4, 5, 6, 7, 8, 9
+local AHEAD, VOID, MOVES, SINCE, BOOKED = 10, 11, 12, 13, 14
+-- They give back what they took of rates, the last first; are booked, the first first; or wait again, the last
+-- first.
+local UNDO, BOOK, REQUEUE = 1, 2, 3
 
 local sizes = {}
 
@@ -62,8 +71,18 @@ local function who_is(id, count)
   return nobody
 end
 
+-- From when on it is granted.
+local function starts(one)
+  return tonumber(match(one.booking, '^!?(%d+)')) or 0
+end
+
+local function is_unbooked(one)
+  return sub(one.booking, 1, 1) == '!'
+end
+
 -- Takes back what a permit has booked of rates. Answers who holds it and what it was, or false.
 function holders_of.lift(id, limits, key, now)
+  if key.people and key.people[MOVES] > 0 then return false end
   local one = redis.call('ZSCORE', KEYS[2], 'h' .. id) and who_is(id, #limits)
   local booking = one and parse_booking(one.booking, limits)
   return booking and lift(limits, key, now, booking) and {id, one, booking} or false
@@ -75,7 +94,7 @@ function holders_of.begin(limits, key, known, now, answer, next_arg, next_weight
   local lease, claim, allowance = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
   local life, channel, known_era = tonumber(ARGV[7]), ARGV[8], ARGV[9]
   local call = redis.call
-  local people = key.people or {0, 0, 0, 0, 0, 0, 0, 0, 0}
+  local people = key.people or {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
   local notes, unheard, told, begun, changed, unswept = {}, {}, {}, {}, false, false
   -- Nobody moves up before those who were there first are booked again.
   local at_once = #lifted == 0
@@ -90,7 +109,7 @@ function holders_of.begin(limits, key, known, now, answer, next_arg, next_weight
       if limit.holds then key.states[i][1] = 0 end
     end
     people[HELD], people[QUEUED], people[DEAD], people[KEPT] = 0, 0, 0, 0
-    changed = true
+    people[AHEAD], people[MOVES], changed = 0, 0, true
   end
 
   local function begin_anew()
@@ -114,7 +133,8 @@ function holders_of.begin(limits, key, known, now, answer, next_arg, next_weight
     if known_era ~= '' then people[GRACE], changed = now + people[LONGEST], true end
   end
   local counted = people[HELD] + people[QUEUED]
-  if sizes[1] ~= counted + people[DEAD] or sizes[2] ~= people[QUEUED] or sizes[3] ~= counted then
+  if sizes[1] ~= counted + people[DEAD] or sizes[2] ~= people[QUEUED] + people[AHEAD]
+    or sizes[3] ~= counted then
     begin_anew()
     for i in ipairs(lifted) do lifted[i] = false end
   end
@@ -141,12 +161,29 @@ function holders_of.begin(limits, key, known, now, answer, next_arg, next_weight
       one.renewed and 1 or 0, one.booking))
   end
 
+  local function join_queue(id)
+    if people[QUEUED] + people[AHEAD] == 0 then begun[3] = true end
+    people[TICKET] = people[TICKET] + 1
+    call('ZADD', Q, show(people[TICKET]), id)
+  end
+
+  -- A permit whose time has come, or that is over.
+  local function leave_queue(id)
+    local rank = people[MOVES] > 0 and call('ZRANK', Q, id)
+    if call('ZREM', Q, id) == 1 then
+      people[AHEAD], changed = people[AHEAD] - 1, true
+      if rank and rank < people[BOOKED] then people[BOOKED] = people[BOOKED] - 1 end
+    end
+  end
+
   local function drop_holder(id, one)
     call('ZREM', E, 'h' .. id)
     call('HDEL', I, id)
     unheard[id] = nil
     people[HELD] = people[HELD] - 1
-    for i, limit in ipairs(limits) do
+    if people[AHEAD] > 0 then leave_queue(id) end
+    -- What a reset has ended is counted no more.
+    for i, limit in ipairs(one.fence > people[VOID] and limits or {}) do
       if limit.holds then
         local state = key.states[i]
         state[1] = people[HELD] > 0 and max(0, state[1] - (one.weights[i] or 0)) or 0
@@ -155,26 +192,49 @@ function holders_of.begin(limits, key, known, now, answer, next_arg, next_weight
     changed = true
   end
 
-  local function drop_waiter(id)
-    call('ZREM', Q, id)
+  -- Its time is not known as long as it is moved.
+  local function is_moving(one)
+    if people[MOVES] == 0 then return false end
+    return is_unbooked(one) or (people[MOVES] ~= BOOK and starts(one) > people[SINCE])
+  end
+
+  -- When a permit ends, and whose it is. What a reset has ended goes when it is met.
+  local function holder(id)
+    local till = score('h', id)
+    local one = till and who(id)
+    if one and one.fence <= people[VOID] and not is_moving(one) then
+      drop_holder(id, one)
+      return nil
+    end
+    return till, one
+  end
+
+  -- `stays`: it has a place in the queue as a permit.
+  local function drop_waiter(id, stays)
+    if not stays then call('ZREM', Q, id) end
     call('ZREM', E, 'w' .. id)
     call('HDEL', I, id)
     people[QUEUED], changed = people[QUEUED] - 1, true
   end
 
-  -- Makes it a holder, until its time after the booking's.
-  local function hold(id, one, booking, span)
+  -- Makes it a holder, until its time after the booking's. `queued`: it is in the queue.
+  local function hold(id, one, booking, span, queued)
     people[FENCE] = max(people[FENCE] + 1, now)
     one.fence, one.booking = people[FENCE], booking_text(booking)
     remember(id, one)
     ends('h' .. id, max(now, booking.at) + span)
     people[HELD] = people[HELD] + 1
+    if booking.at > now then
+      if not queued then join_queue(id) end
+      people[AHEAD] = people[AHEAD] + 1
+    end
     return one.booking
   end
 
   local function verdict(weights)
     local outcome, index, at = decide(limits, key, now, weights, false)
-    if now < people[GRACE] and outcome ~= 'never' then return 'release', semaphore, at end
+    local stands = now < people[GRACE] or people[MOVES] > 0
+    if stands and outcome ~= 'never' then return 'release', semaphore, at end
     return outcome, index, at
   end
 
@@ -185,8 +245,8 @@ function holders_of.begin(limits, key, known, now, answer, next_arg, next_weight
   -- Strictly in order: only the head is ever granted.
   local function pump()
     for _ = 1, MOST do
-      if people[QUEUED] == 0 or now < people[GRACE] then return end
-      local head = call('ZRANGE', Q, 0, 0)[1]
+      if people[QUEUED] == 0 or now < people[GRACE] or people[MOVES] > 0 then return end
+      local head = call('ZRANGE', Q, people[AHEAD], people[AHEAD])[1]
       local one = who(head)
       local alive = score('w', head)
       local late = one.deadline > 0 and one.deadline < now
@@ -196,18 +256,109 @@ function holders_of.begin(limits, key, known, now, answer, next_arg, next_weight
         outcome, _, at = verdict(weights)
         if outcome == 'release' then return end
       end
-      drop_waiter(head)
-      if outcome == 'never' then
-        tell(one.channel, 'N', head)
-      elseif not outcome or outcome == 'far' or (one.deadline > 0 and at > one.deadline) then
-        tell(one.channel, 'D', head)
+      local passes = outcome and outcome ~= 'never' and outcome ~= 'far'
+        and not (one.deadline > 0 and at > one.deadline)
+      drop_waiter(head, passes and at > now)
+      if not passes then
+        tell(one.channel, outcome == 'never' and 'N' or 'D', head)
       else
         local booking = commit(limits, key, now, max(at, now), weights)
         one.weights = weights
-        hold(head, one, booking, claim)
+        hold(head, one, booking, claim, true)
         tell(one.channel, 'G', head)
         unheard[head] = alive
       end
+    end
+  end
+
+  local function of_rates(weights)
+    local rates = {}
+    for i, limit in ipairs(limits) do rates[i] = limit.holds and 0 or weights[i] end
+    return rates
+  end
+
+  -- Of the semaphores it holds its part all the while.
+  local function book_again(id, one, was, at, rates)
+    local booking = commit(limits, key, now, at, rates, was)
+    for i, limit in ipairs(limits) do
+      if limit.holds then booking.charges[i] = was.charges[i] end
+    end
+    one.booking = booking_text(booking)
+    remember(id, one)
+    return one.booking
+  end
+
+  -- Permits whose time has come need no place in the queue.
+  local function prune()
+    for _ = 1, min(MOST, people[AHEAD]) do
+      local first = call('ZRANGE', Q, 0, 0)[1]
+      if starts(who(first)) > now then return end
+      leave_queue(first)
+    end
+  end
+
+  local function give_back_last()
+    if people[BOOKED] == 0 then
+      people[MOVES] = BOOK
+      if #key.owed > 0 then repay(limits, key, now) end
+      return
+    end
+    local id = call('ZRANGE', Q, people[BOOKED] - 1, people[BOOKED] - 1)[1]
+    local one = who(id)
+    local booking = starts(one) > people[SINCE] and parse_booking(one.booking, limits)
+    if not booking then return leave_queue(id) end
+    cancel_rates(limits, key, now, booking)
+    one.booking = '!' .. one.booking
+    remember(id, one)
+    people[BOOKED] = people[BOOKED] - 1
+  end
+
+  local function book_next()
+    if people[BOOKED] == people[AHEAD] then
+      people[MOVES] = 0
+      return
+    end
+    local id = call('ZRANGE', Q, people[BOOKED], people[BOOKED])[1]
+    local one = who(id)
+    local was = is_unbooked(one) and parse_booking(sub(one.booking, 2), limits)
+    if not was then return leave_queue(id) end
+    local rates = of_rates(one.weights)
+    local outcome, _, at = decide(limits, key, now, rates, false)
+    if outcome == 'never' or outcome == 'far' or (one.deadline > 0 and at > one.deadline) then
+      drop_holder(id, one)
+      tell(one.channel, 'D', id)
+      return
+    end
+    local till = tonumber(score('h', id))
+    book_again(id, one, was, at, rates)
+    ends('h' .. id, max(till, till + at - was.at))
+    people[BOOKED] = people[BOOKED] + 1
+  end
+
+  local function requeue_last()
+    if people[AHEAD] == 0 then
+      people[MOVES] = 0
+      return
+    end
+    local id = call('ZRANGE', Q, people[AHEAD] - 1, people[AHEAD] - 1)[1]
+    local one = who(id)
+    if not is_moving(one) then return drop_holder(id, one) end
+    one.fence, one.booking = 0, ''
+    remember(id, one)
+    call('ZREM', E, 'h' .. id)
+    ends('w' .. id, now + life)
+    people[HELD], people[AHEAD], people[QUEUED] = people[HELD] - 1, people[AHEAD] - 1, people[QUEUED] + 1
+  end
+
+  local steps = {give_back_last, book_next, requeue_last}
+
+  -- Moves on what is moved, so many steps a call, whosever call it is. Until that is done nobody else is granted
+  -- anything.
+  local function move()
+    for _ = 1, MOST_MOVED do
+      if people[MOVES] == 0 then return end
+      steps[people[MOVES]]()
+      changed = true
     end
   end
 
@@ -247,8 +398,7 @@ function holders_of.begin(limits, key, known, now, answer, next_arg, next_weight
         if seen < MOST and sub(members[n], 1, 1) == 'h' then
           local one = who(sub(members[n], 2))
           seen = seen + 1
-          local starts = tonumber(match(one.booking, '^%d+')) or 0
-          if not one.renewed and starts <= now then found[#found + 1] = {tonumber(members[n + 1]), one.weights} end
+          if not one.renewed and starts(one) <= now and one.fence > people[VOID] then found[#found + 1] = {tonumber(members[n + 1]), one.weights} end
         end
       end
       from = from + MOST
@@ -271,7 +421,9 @@ function holders_of.begin(limits, key, known, now, answer, next_arg, next_weight
   -- Until so much that is held has ended that it would pass, and all else lets it; of more than MOST permits
   -- not before the last of those has.
   local function release_hint_anew(weights)
-    if now < people[GRACE] then return max(people[GRACE], soonest(weights)) - now end
+    if now < people[GRACE] or people[MOVES] > 0 then
+      return max(1, max(people[GRACE], soonest(weights)) - now)
+    end
     local used, ends = {}, first_ends()
     local hint = ends[MOST] and ends[MOST][1] - now or lease
     for i, limit in ipairs(limits) do used[i] = limit.holds and key.states[i][1] end
@@ -331,7 +483,7 @@ function holders_of.begin(limits, key, known, now, answer, next_arg, next_weight
 
   local function queued(id)
     ends('w' .. id, now + life)
-    return answer('Q', nil, unswept and 1 or 0, now, 0, call('ZRANK', Q, id))
+    return answer('Q', nil, unswept and 1 or 0, now, 0, call('ZRANK', Q, id) - people[AHEAD])
   end
 
   local function next_lease()
@@ -346,8 +498,9 @@ function holders_of.begin(limits, key, known, now, answer, next_arg, next_weight
     if nothing then return answer('O', nil, 0) end
     if span > people[LONGEST] then people[LONGEST] = span end
     if score('d', id) then return answer('X', nil, 0) end
-    local till = score('h', id)
-    if till then return granted(id, who(id), span, tonumber(till)) end
+    local till, holds = holder(id)
+    if till and is_moving(holds) then return answer('Q', nil, 1) end
+    if till then return granted(id, holds, span, tonumber(till)) end
     local outcome, index, at = verdict_last(weights)
     if score('w', id) then
       if outcome ~= 'never' then return queued(id) end
@@ -366,9 +519,7 @@ function holders_of.begin(limits, key, known, now, answer, next_arg, next_weight
     if outcome ~= 'release' or wait == 0 or soonest(weights) > latest then
       return refuse(outcome, index, at, weights)
     end
-    people[TICKET] = people[TICKET] + 1
-    if people[QUEUED] == 0 then begun[3] = true end
-    call('ZADD', Q, show(people[TICKET]), id)
+    join_queue(id)
     remember(id, one)
     local reply = queued(id)
     people[QUEUED] = people[QUEUED] + 1
@@ -390,8 +541,9 @@ function holders_of.begin(limits, key, known, now, answer, next_arg, next_weight
   function ops.R()
     local id, dead = next_arg(), tonumber(next_arg())
     keep_out(id, dead)
-    if not score('h', id) then return answer('S', nil, 0) end
-    drop_holder(id, who(id))
+    local till, one = holder(id)
+    if not till then return answer('S', nil, 0) end
+    drop_holder(id, one)
     pump()
     return answer('O', nil, 0)
   end
@@ -404,8 +556,8 @@ function holders_of.begin(limits, key, known, now, answer, next_arg, next_weight
       pump()
       return answer('O', nil, 0)
     end
-    if not score('h', id) then return answer('S', nil, 0) end
-    local one = who(id)
+    local till, one = holder(id)
+    if not till then return answer('S', nil, 0) end
     drop_holder(id, one)
     local booking = parse_booking(one.booking, limits)
     if booking and booking.seq > 0 and booking.at > now then
@@ -414,23 +566,6 @@ function holders_of.begin(limits, key, known, now, answer, next_arg, next_weight
     end
     pump()
     return answer('R', nil, 0)
-  end
-
-  local function of_rates(weights)
-    local rates = {}
-    for i, limit in ipairs(limits) do rates[i] = limit.holds and 0 or weights[i] end
-    return rates
-  end
-
-  -- Of the semaphores it holds its part all the while.
-  local function book_again(id, one, was, at, rates)
-    local booking = commit(limits, key, now, at, rates, was)
-    for i, limit in ipairs(limits) do
-      if limit.holds then booking.charges[i] = was.charges[i] end
-    end
-    one.booking = booking_text(booking)
-    remember(id, one)
-    return one.booking
   end
 
   function ops.W()
@@ -463,8 +598,12 @@ function holders_of.begin(limits, key, known, now, answer, next_arg, next_weight
     local era = next_arg()
     local weights = next_weights()
     if span > people[LONGEST] then people[LONGEST] = span end
-    local till = score('h', id)
-    if till then return granted(id, who(id), span, tonumber(till)) end
+    local till, holds = holder(id)
+    if till and is_moving(holds) then
+      ends('h' .. id, max(tonumber(till), max(now, starts(holds)) + span + allowance))
+      return answer('Q', nil, 1)
+    end
+    if till then return granted(id, holds, span, tonumber(till)) end
     if era == key.era or score('d', id) or not (now < people[GRACE] or fits(weights)) then
       return answer('S', nil, 0)
     end
@@ -485,69 +624,29 @@ function holders_of.begin(limits, key, known, now, answer, next_arg, next_weight
 
   local holders = {}
 
-  -- The permits whose time has not come: id, who, booking and end, in the order in which they were granted.
-  local function booked_ahead()
-    local found, members = {}, call('ZRANGE', E, 0, -1, 'WITHSCORES')
-    for n = 1, #members, 2 do
-      if sub(members[n], 1, 1) == 'h' then
-        local id = sub(members[n], 2)
-        local one = who(id)
-        local booking = parse_booking(one.booking, limits)
-        if booking and booking.at > now then
-          found[#found + 1] = {id, one, booking, tonumber(members[n + 1])}
-        end
-      end
-    end
-    table.sort(found, function(a, b) return a[2].fence < b[2].fence end)
-    return found
-  end
-
   -- What is booked to start in a penalty, and what is behind it, is booked anew in its order, whosever it is.
   function holders.put_off()
-    if key.booked <= now then return end
-    local booked, early = booked_ahead(), false
-    for _, it in ipairs(booked) do early = early or it[3].at < key.blocked end
-    if not early then return end
-    for i = #booked, 1, -1 do cancel_rates(limits, key, now, booked[i][3]) end
-    if #key.owed > 0 then repay(limits, key, now) end
-    for _, it in ipairs(booked) do
-      local id, one, was, till = unpack(it)
-      local rates = of_rates(one.weights)
-      local outcome, _, at = decide(limits, key, now, rates, false)
-      if outcome == 'never' or outcome == 'far' or (one.deadline > 0 and at > one.deadline) then
-        drop_holder(id, one)
-        tell(one.channel, 'D', id)
-      else
-        book_again(id, one, was, at, rates)
-        ends('h' .. id, max(till, till + at - was.at))
-      end
+    if people[MOVES] == 0 then
+      prune()
+      local first = key.booked > now and people[AHEAD] > 0 and call('ZRANGE', Q, 0, 0)[1]
+      if not first or starts(who(first)) >= key.blocked then return end
+      people[BOOKED] = people[AHEAD]
     end
+    if people[MOVES] == 0 or people[MOVES] == BOOK then people[MOVES], people[SINCE] = UNDO, now end
+    move()
     pump()
   end
 
   -- All permits end; who waits is decided anew, and first those whose booked time had not come: they go back
   -- to the head of the queue. The era stays, so that a holder's renewal finds that out.
-  function holders.reset(booked_until)
-    local again = booked_until > now and booked_ahead() or {}
-    for _, member in ipairs(call('ZRANGE', E, 0, -1)) do
-      if sub(member, 1, 1) == 'h' then
-        call('ZREM', E, member)
-        call('HDEL', I, sub(member, 2))
-      end
-    end
-    people[HELD], people[GRACE], changed = 0, 0, true
-    local head = call('ZRANGE', Q, 0, 0, 'WITHSCORES')[2]
-    local ticket = (head and tonumber(head) or people[TICKET] + 1) - #again
-    if #again > 0 and people[QUEUED] == 0 then begun[3] = true end
-    for i, it in ipairs(again) do
-      local id, one = it[1], it[2]
-      call('ZADD', Q, show(ticket + i - 1), id)
-      one.fence, one.booking = 0, ''
-      remember(id, one)
-      ends('w' .. id, now + life)
-      people[QUEUED] = people[QUEUED] + 1
+  function holders.reset()
+    people[VOID], people[GRACE], changed = people[FENCE], 0, true
+    if people[AHEAD] > 0 then
+      if people[MOVES] ~= UNDO then people[SINCE] = now end
+      people[MOVES] = REQUEUE
     end
     key.epoch_until = max(key.epoch_until, now + people[LONGEST] + allowance)
+    move()
     pump()
   end
 
@@ -558,6 +657,7 @@ function holders_of.begin(limits, key, known, now, answer, next_arg, next_weight
       pump()
     end
     if not changed and not dirty then return 0, false end
+    if people[MOVES] == 0 then prune() end
     local counts = people[HELD] + people[QUEUED]
     -- A longer lease that was asked for once is of no meaning any more.
     if counts + people[DEAD] == 0 then people[ENDS], people[KEPT], people[LONGEST] = 0, 0, lease end
@@ -566,7 +666,7 @@ function holders_of.begin(limits, key, known, now, answer, next_arg, next_weight
     if people[KEPT] > 0 then
       local px = show(math.ceil((people[KEPT] - now) / 1000) + 1000)
       if (renew or begun[2]) then call('PEXPIRE', E, px) end
-      if (renew or begun[3]) and people[QUEUED] > 0 then call('PEXPIRE', Q, px) end
+      if (renew or begun[3]) and people[QUEUED] + people[AHEAD] > 0 then call('PEXPIRE', Q, px) end
       if (renew or begun[4]) and counts > 0 then call('PEXPIRE', I, px) end
     end
     -- Whoever may not publish is no reason to stop half way: the heartbeat makes it good.
@@ -587,6 +687,7 @@ function holders_of.begin(limits, key, known, now, answer, next_arg, next_weight
   end
 
   sweep()
+  move()
   if at_once then
     pump()
   end

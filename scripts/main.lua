@@ -295,9 +295,8 @@ end
 
 -- Who has booked a time before it asks anew.
 function ops.X()
-  local booked_until = key.booked
   reset(limits, key, now)
-  if holders then holders.reset(booked_until) end
+  if holders then holders.reset() end
   key.told, dirty = min(key.told, now), true
   tell_all('R ' .. show(key.epoch))
   return answer('O', nil, 0, now, key.epoch)

@@ -3,7 +3,7 @@
 -- and if any of it is still of use, or there is a semaphore
 --   ;skew booked blocked seq epoch_until told fill;parked
 -- and with a semaphore
---   ;held queued dead fence ticket grace longest ends kept;era
+--   ;held queued dead fence ticket grace longest ends kept ahead void moves since booked;era
 -- (see holders.lua). The key is there until after kept, unless it gets lost. limits is the parameters' text
 -- the state was last decided under, version and opened are those of whoever brought it; a state is its
 -- numbers, unless its kind has a text of its own; a booking is "at seq epoch previous|charge|..."; parked is
@@ -119,7 +119,7 @@ local function parse_key(text, limits, mine)
   if not more or not key.parked or not key.owed then return nil end
   key.skew, key.booked, key.blocked, key.seq, key.epoch_until, key.told, key.fill = unpack(more)
   if holders_of then
-    key.people, key.era = checked(parts[count + 5], 9), parts[count + 6]
+    key.people, key.era = checked(parts[count + 5], 14), parts[count + 6]
     if not key.people or #key.era ~= 16 or find(key.era, '%X') then return nil end
   end
   return key

@@ -17,6 +17,8 @@ use crate::timer::Due;
 
 /// A renewal that failed is asked for again after this, or after a part of the lease.
 const AGAIN: Span = Span::millis(100);
+/// And what is being moved after this.
+const SOON: Span = Span::millis(5);
 
 pub(super) struct Held {
     pub key: Arc<Key>,
@@ -374,7 +376,7 @@ impl Scene<'_> {
             return;
         };
         match heard.as_ref().map(|answers| &answers[0]) {
-            Ok(answer) if answer.outcome == Outcome::Done => {
+            Ok(answer) if matches!(answer.outcome, Outcome::Done | Outcome::Queued) => {
                 let lasts = from + lease.lasts;
                 held.booked &= held.wait.is_some();
                 held.ends = held.ends.max(ends(now, &held.key, lease.full, answer));
@@ -389,7 +391,10 @@ impl Scene<'_> {
                 };
                 let wait = held.wait;
                 self.plan(permit, trip.sent);
-                if let Some(serial) = wait {
+                if answer.outcome == Outcome::Queued {
+                    // Redis is moving it, and cannot say yet where to.
+                    self.plan_at(permit, now + SOON);
+                } else if let Some(serial) = wait {
                     self.has_time(serial, permit, trip, answer.clone());
                 }
                 if self.shard.held[&permit].deadline < self.shard.held[&permit].armed {

@@ -195,7 +195,7 @@ impl Redis {
             Ok(slot) => slot,
         };
         match self.one(&slot) {
-            Ok(answer) if answer.outcome == Outcome::Done => Status::Ok,
+            Ok(answer) if matches!(answer.outcome, Outcome::Done | Outcome::Queued) => Status::Ok,
             Ok(_) => Status::Stale,
             Err(failure) => {
                 self.stats.stripe(shard).backend_errors.add(1);

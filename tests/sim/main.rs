@@ -44,9 +44,13 @@ fn run(seed: u64, mode: Mode, told: bool, fault: Fault) -> (Result<(), String>, 
 
 /// Runs a mode over its share of seeds; answers what happened.
 fn holds(mode: Mode) -> Counts {
+    holds_with(mode, 8, Fault::default())
+}
+
+fn holds_with(mode: Mode, most: u64, fault: Fault) -> Counts {
     let mut total = Counts::new();
-    for seed in 0..seeds(8) {
-        let (result, counts) = run(seed, mode, false, Fault::default());
+    for seed in 0..seeds(most) {
+        let (result, counts) = run(seed, mode, false, fault);
         if let Err(violation) = result {
             panic!(
                 "{violation}\nagain: make sim SEED={seed} MODE={}",
@@ -109,6 +113,18 @@ fn the_capacity_changes() {
 #[test]
 fn keys_are_reset() {
     assert!(holds(Mode::Reset)["resets"] > 5);
+}
+
+/// What is booked is moved a few at a time, over several calls of whoever comes.
+#[test]
+fn bookings_are_moved_in_pieces() {
+    let fault = Fault {
+        script: &[("MOST_MOVED = 64", "MOST_MOVED = 1")],
+        client: None,
+    };
+    for mode in [Mode::Base, Mode::Steps, Mode::Evict, Mode::Reset] {
+        holds_with(mode, 2, fault);
+    }
 }
 
 #[test]

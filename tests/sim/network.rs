@@ -1,6 +1,6 @@
 //! The network, as the link in `src/redis/link` meets it: what may run twice is sent again when no answer
 //! comes, the rest is not; both may get lost, come late, or be run when nobody waits any more.
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use limiter::redis::keys;
 use limiter::redis::link::{Call, Class, Failure, Silence};
@@ -169,8 +169,11 @@ impl World {
         // What was forgotten begins anew by a clock that stepped back.
         let world = (self.mode == Mode::Back).then_some(self.now);
         let booked = self.audits.get(&key);
-        let booked = booked.map(|audit| audit.booked(&self.server));
-        rates.after(&asked, &reply, &known, &booked.unwrap_or_default(), world);
+        let booked = match booked {
+            Some(audit) => audit.booked(&self.server),
+            None => Some(BTreeMap::new()),
+        };
+        rates.after(&asked, &reply, &known, booked.as_ref(), world);
         self.note_losses(&asked, &reply);
         self.publish();
         if attempt == 0 || self.chance(4) || self.now < self.processes[p].cut_until {

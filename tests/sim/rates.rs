@@ -16,6 +16,8 @@ pub struct Rates {
     ids: BTreeSet<String>,
     /// Nothing may start before, in the key's time.
     blocked: Time,
+    /// Since then what is booked is moved.
+    moved_since: Option<Time>,
     pub violation: Option<String>,
 }
 
@@ -49,18 +51,20 @@ impl Rates {
             taken: vec![],
             ids: BTreeSet::new(),
             blocked: Time(0),
+            moved_since: None,
             violation: None,
         }
     }
 
     /// A call was run, at this time of the world if the server's clock is not to be relied on. `known`: who
-    /// held or waited before it. `booked`: what there is of permits after it, with their times.
+    /// held or waited before it. `booked`: what there is of permits after it, with their times, unless they are
+    /// being moved.
     pub fn after(
         &mut self,
         asked: &[Asked],
         reply: &Reply,
         known: &BTreeSet<String>,
-        booked: &BTreeMap<String, (Time, String)>,
+        booked: Option<&BTreeMap<String, (Time, String)>>,
         world: Option<u64>,
     ) {
         let Reply::Done { now, answers, .. } = reply else {
@@ -103,14 +107,14 @@ impl Rates {
                 'U' | 'D' if done => self.taken.retain(|one| one.booking != asked.booking),
                 'C' if answer.outcome == Outcome::Returned => {
                     // Of one that has begun the rates keep their part.
+                    let begun = self.moved_since.unwrap_or(*now);
                     self.taken
-                        .retain(|one| one.id != asked.id || one.begins <= *now);
+                        .retain(|one| one.id != asked.id || one.begins <= begun);
                 }
                 'S' if done => self.settled(asked, answer),
                 'Z' => {
                     self.blocked = self.blocked.max(Time(time(*now).0 + asked.number));
-                    let time = |at: Time| if at > *now { Some(time(at)) } else { None };
-                    self.is_moved(*now, booked, time);
+                    self.moved_since.get_or_insert(*now);
                 }
                 'X' => {
                     self.blocked = Time(0);
@@ -119,29 +123,39 @@ impl Rates {
                 _ => {}
             }
         }
+        if let (Some(since), Some(booked)) = (self.moved_since, booked) {
+            self.moved_since = None;
+            let time = |at: Time| if at > *now { Some(time(at)) } else { None };
+            self.is_moved(since, booked, time);
+        }
     }
 
     /// Permits that were booked are so for other times, or not any more.
     fn is_moved(
         &mut self,
-        now: Time,
+        since: Time,
         booked: &BTreeMap<String, (Time, String)>,
         time: impl Fn(Time) -> Option<Time>,
     ) {
-        self.taken
-            .retain(|one| one.id.is_empty() || one.begins <= now || booked.contains_key(&one.id));
-        for one in self.taken.iter_mut().filter(|one| one.begins > now) {
-            let Some((begins, booking)) = booked.get(&one.id) else {
-                continue;
-            };
-            if let Some(at) = time(*begins) {
-                (one.at, one.begins, one.booking) = (at, *begins, booking.clone());
-                if at < self.blocked {
-                    let text = format!("{} starts at {} in a penalty", one.id, at.0);
-                    self.violation.get_or_insert(text);
-                }
+        let blocked = self.blocked;
+        let mut early = None;
+        self.taken.retain_mut(|one| {
+            if one.id.is_empty() || one.begins <= since {
+                return true;
             }
-        }
+            let Some((begins, booking)) = booked.get(&one.id) else {
+                return false;
+            };
+            let Some(at) = time(*begins) else {
+                return *begins == one.begins;
+            };
+            (one.at, one.begins, one.booking) = (at, *begins, booking.clone());
+            if at < blocked {
+                early = Some(format!("{} starts at {} in a penalty", one.id, at.0));
+            }
+            true
+        });
+        self.violation = self.violation.take().or(early);
     }
 
     fn takes(&mut self, asked: &Asked, answer: &Answer, at: Time, known: &BTreeSet<String>) {

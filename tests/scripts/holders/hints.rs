@@ -9,27 +9,34 @@ use limiter::redis::wire::{Answer, Batch, Era, Head, Holding, Id, Outcome, Reply
 use super::run::LEASE;
 use crate::server::Server;
 
-const START: u64 = 1_700_000_000_000_000;
+pub const START: u64 = 1_700_000_000_000_000;
 
-struct Crowd {
-    server: Server,
+pub struct Crowd {
+    pub server: Server,
     target: Target,
 }
 
 impl Crowd {
     fn new(capacity: u64) -> Crowd {
-        let limit = Limit {
-            rule: Rule::Semaphore(Semaphore::new(capacity, LEASE, false).unwrap()),
+        Crowd::and(capacity, None)
+    }
+
+    /// With another limit.
+    pub fn and(capacity: u64, other: Option<Rule>) -> Crowd {
+        let semaphore = Rule::Semaphore(Semaphore::new(capacity, LEASE, false).unwrap());
+        let rules = [Some(semaphore), other].into_iter().flatten();
+        let limit = |rule| Limit {
+            rule,
             per_call: false,
         };
-        let limits = Limits::new(vec![limit], 1).unwrap();
+        let limits = Limits::new(rules.map(limit).collect(), 1).unwrap();
         Crowd {
             server: Server::new(),
             target: Target::new("l", b"n", &limits),
         }
     }
 
-    fn ask(&self, at: u64, op: impl FnOnce(&mut Batch)) -> Answer {
+    pub fn ask(&self, at: u64, op: impl FnOnce(&mut Batch)) -> Answer {
         self.server.data.now.set(START + at);
         let head = Head {
             now: Some(Time(START + at)),
@@ -57,7 +64,7 @@ impl Crowd {
     }
 
     /// Takes one for so long, or waits for it.
-    fn acquire(&self, at: u64, id: u128, wait: Span, lease: Span, weight: u64) -> Answer {
+    pub fn acquire(&self, at: u64, id: u128, wait: Span, lease: Span, weight: u64) -> Answer {
         self.ask(at, |batch| {
             batch.acquire(Id(id), Some(wait), (lease, false), &Weights::One(weight))
         })

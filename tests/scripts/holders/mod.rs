@@ -1,6 +1,7 @@
 //! Random sequences of acquires, waits, releases, renewals and cancels of semaphores, alone and with
 //! rates, asked of the script and of the embedded backend at the same times.
 mod hints;
+mod moving;
 mod run;
 
 use limiter::limit::decide::Limits;

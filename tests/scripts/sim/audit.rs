@@ -54,6 +54,12 @@ struct Seen {
     waiters: BTreeMap<String, Vec<u64>>,
 }
 
+/// The numbers of who holds and waits, see scripts/holders.lua.
+fn people(text: &str) -> Vec<u64> {
+    let people = text.rsplit(';').nth(1).unwrap();
+    people.split(' ').map(|n| n.parse().unwrap()).collect()
+}
+
 impl Audit {
     /// `keys`: the four of a semaphore.
     pub fn new(keys: Vec<String>, limits: &Limits, bounds: Bounds) -> Audit {
@@ -95,6 +101,11 @@ impl Audit {
         let Some((Stored::Sorted(ends), _)) = data.stored(&self.keys[1]) else {
             return seen;
         };
+        let void = match data.stored(&self.keys[0]) {
+            // Up to there a reset has ended them.
+            Some((Stored::Text(text), _)) => people(&text)[10],
+            _ => 0,
+        };
         for (_, member) in ends {
             let (letter, id) = member.split_at(1);
             let Some(text) = who.get(id) else { continue };
@@ -103,10 +114,16 @@ impl Audit {
             let weights: Vec<u64> = numbers(parts.next().unwrap());
             let fence = parts.next().unwrap().parse().unwrap();
             match letter {
+                "h" if fence <= void => {}
                 "h" => drop(seen.holders.insert(id.into(), (weights, fence))),
                 _ => drop(seen.waiters.insert(id.into(), weights)),
             }
         }
+        // Before those who wait are permits whose time had not come.
+        let waits =
+            |(_, id): &(u64, String)| !who.contains_key(id) || seen.waiters.contains_key(id);
+        let first = seen.queue.iter().position(waits);
+        seen.queue.drain(..first.unwrap_or(seen.queue.len()));
         seen
     }
 
@@ -138,17 +155,22 @@ impl Audit {
     }
 
     #[allow(dead_code)] // of tests/sim
-    /// Permits, from when on they are, and what they took.
-    pub fn booked(&self, server: &Server) -> BTreeMap<String, (Time, String)> {
+    /// Permits, from when on they are, and what they took; nothing while some of them are being moved.
+    pub fn booked(&self, server: &Server) -> Option<BTreeMap<String, (Time, String)>> {
+        if let Some((Stored::Text(text), _)) = server.data.stored(&self.keys[0])
+            && people(&text)[11] > 0
+        {
+            return None;
+        }
         let Some((Stored::Hash(who), _)) = server.data.stored(&self.keys[3]) else {
-            return BTreeMap::new();
+            return Some(BTreeMap::new());
         };
         let booking = |(id, text): (String, String)| {
             let booking = text.rsplit(';').next().filter(|text| !text.is_empty())?;
             let at = booking.split(' ').next()?.parse().ok()?;
             Some((id, (Time(at), booking.to_owned())))
         };
-        who.into_iter().filter_map(booking).collect()
+        Some(who.into_iter().filter_map(booking).collect())
     }
 
     #[allow(dead_code)] // of tests/sim

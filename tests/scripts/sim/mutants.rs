@@ -51,11 +51,11 @@ const fn client(name: &'static str, client: Client) -> Mutant {
 }
 
 const GRANTED_AGAIN: &str =
-    "if till then return granted(id, who(id), span, tonumber(till)) end\n    local outcome";
+    "if till then return granted(id, holds, span, tonumber(till)) end\n    local outcome";
 const RELEASED: &str =
-    "if not score('h', id) then return answer('S', nil, 0) end\n    drop_holder(id, who(id))";
+    "if not till then return answer('S', nil, 0) end\n    drop_holder(id, one)\n    pump()";
 const RETURNED: &str =
-    "if not score('h', id) then return answer('S', nil, 0) end\n    local one = who(id)";
+    "if not till then return answer('S', nil, 0) end\n    drop_holder(id, one)\n    local booking";
 
 pub const ALL: &[Mutant] = &[
     script(
@@ -66,7 +66,7 @@ pub const ALL: &[Mutant] = &[
     script(
         "a release is not checked",
         Mode::Base,
-        &[(RELEASED, "drop_holder(id, who(id))")],
+        &[(RELEASED, "drop_holder(id, one or who(id))\n    pump()")],
     ),
     script(
         "newcomers overtake",
@@ -105,7 +105,7 @@ pub const ALL: &[Mutant] = &[
         Mode::Base,
         &[(
             RETURNED,
-            "if true then return answer('S', nil, 0) end\n    local one = who(id)",
+            "if true then return answer('S', nil, 0) end\n    local booking",
         )],
     ),
     client("a lease counts from the answer", Client::FromReceipt),
@@ -119,7 +119,10 @@ pub const ALL: &[Mutant] = &[
     script(
         "claims live as long as leases",
         Mode::Base,
-        &[("booking, claim)", "booking, 10 * people[LONGEST])")],
+        &[(
+            "booking, claim, true)",
+            "booking, 10 * people[LONGEST], true)",
+        )],
     ),
     script(
         "leases have no allowance",
