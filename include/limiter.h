@@ -598,8 +598,8 @@ extern "C" {
  *     clock               monotonic | virtual     virtual, for tests, stands still until
  *                                                 limiter_clock_advance_us()
  *     lease_ms            100 to 86400000         default 30000: a permit's life unless renewed
- *     max_waiting         1 to 10000000           default 100000: waits under way; more answer
- *                                                 LIMITER_OVERLOADED
+ *     max_waiting         1 to 10000000           default 100000: waits under way, and paced calls
+ *                                                 behind a wait; more answer LIMITER_OVERLOADED
  *     max_penalty_ms      1 to 86400000           default 3600000: longest limiter_penalize()
  *
  * and those that only a client on Redis reads (any other checks them too):
