@@ -136,6 +136,8 @@ impl Scene<'_> {
         let line = self.line(&held.key);
         line.held.insert(permit);
         line.era = trip.era;
+        self.heeds_notes(&held.key);
+        self.listen = true;
         self.shard.held.insert(permit, held);
         let due = Due::Lease(self.permit_number(permit));
         self.redis.timer.arm(deadline, due);
@@ -419,6 +421,32 @@ impl Scene<'_> {
         if let Some(permit) = self.hold_of(serial).held {
             let now = self.now;
             self.plan_at(permit, now);
+        }
+    }
+
+    /// The permits on a key may have been ended by somebody else: Redis is asked.
+    pub fn see_held(&mut self, key: &Arc<Key>) {
+        let now = self.now;
+        for permit in self.line(key).held.clone() {
+            let held = &self.shard.held[&permit];
+            if held.goes_on() {
+                self.plan_at(permit, now);
+                continue;
+            }
+            let (key, id) = (held.key.clone(), held.id);
+            // For no longer than it lives anyway.
+            let (op, _) = held.renewal(held.deadline.since(now));
+            self.begin_renewal(id);
+            self.urge(&key, vec![op], Then::See(permit, id));
+        }
+    }
+
+    /// Redis has said whether a permit is there, or has not.
+    pub fn seen(&mut self, permit: u64, heard: &Heard) {
+        let gone = |answers: &Vec<Answer>| answers[0].outcome != Outcome::Done;
+        if heard.as_ref().is_ok_and(gone) && self.shard.held.contains_key(&permit) {
+            let held = self.lose(permit);
+            self.keep_out(&held);
         }
     }
 

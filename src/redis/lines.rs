@@ -101,6 +101,8 @@ pub(super) enum Then {
     Last(u64, Id),
     /// The permit of this serial and id, which asked for such a lease; and whoever waits at the slot.
     Renew(u64, Id, Lease, Option<Arc<Slot>>),
+    /// The permit of this serial and id, which may be there no more.
+    See(u64, Id),
     /// Nobody. If it fails it is said again, until then.
     End(Time),
     /// Whoever waits at this slot.
@@ -234,7 +236,7 @@ impl Scene<'_> {
         }
     }
 
-    /// Somebody waits there, whom notes may concern.
+    /// Somebody waits there or holds a permit, whom notes may concern.
     pub fn heeds_notes(&mut self, key: &Arc<Key>) {
         let line = self.line(key);
         if line.placed.is_none() {
@@ -335,6 +337,12 @@ impl Scene<'_> {
                     if let Some(slot) = slot {
                         slot.tell(heard);
                     }
+                }
+                Then::See(serial, id) => {
+                    if self.redis.keeps(Rule::RenewalsToo) {
+                        self.ended(id, trip, &heard);
+                    }
+                    self.seen(serial, &heard);
                 }
                 Then::End(until) => {
                     if let Err(failure) = heard {

@@ -2,6 +2,8 @@
 //! key has another time then, and does not start before that is known. A note comes a moment later, and may
 //! get lost; who has waited for longer than a second has looked before: what starts until then starts.
 //!
+//! What is held ends by a reset. Whoever holds it is told as soon as the note of that has come.
+//!
 //! Where a semaphore is among the limits Redis knows who has booked, moves all of it itself, and is asked for
 //! the new times. What is booked of rates alone is known here only, and booked anew: [`rebook`](super::rebook).
 use std::sync::Arc;
@@ -119,6 +121,7 @@ impl Scene<'_> {
                     .for_each(|one| self.requeue(one)),
                 false => self.book_all_again(key),
             }
+            self.see_held(key);
         }
         self.tidy(key);
     }

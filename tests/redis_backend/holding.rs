@@ -354,3 +354,32 @@ fn b_076_numbers_that_nobody_was_given_are_stale_whatever_they_are_of() {
     }
     assert_eq!(client.shutdown(Some(secs(20))), Ok(Status::Ok));
 }
+
+/// Not a third of a lease later, nor only those that are renewed.
+#[test]
+fn a_reset_by_another_process_is_told_to_those_who_hold() {
+    let server = Server::start();
+    let (mine, theirs) = (open(&server.url()), open(&server.url()));
+    let limits = [leased(2, 300_000)];
+    let (here, there) = (limiter(&mine, "r", &limits), limiter(&theirs, "r", &limits));
+    let kept = Request {
+        renew: false,
+        ..Request::TRY
+    };
+    let permits = [&Request::TRY, &kept].map(|request| acquire(&here, request).permit);
+    eventually("it listens", secs(20), || {
+        let count: (String, u64) = server.ask(&["PUBSUB", "NUMSUB", "limiter:notes:penalties"]);
+        count.1 == 1
+    });
+    assert_eq!(there.reset(b""), Ok(Status::Ok));
+    eventually("both are lost", secs(20), || {
+        mine.stats().unwrap().lost == 2
+    });
+    for permit in permits {
+        assert_eq!(here.release(permit), Ok(Status::Stale));
+    }
+    // What is granted after it stays.
+    let next = acquire(&there, &kept);
+    assert_eq!(here.reset(b"elsewhere"), Ok(Status::Ok));
+    assert_eq!(there.release(next.permit), Ok(Status::Ok));
+}
