@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use redis::Value;
 
-use super::lines::Item;
+use super::lines::{Item, Then};
 use super::link::{Call, Class, Failure, Lane, Silence};
 use super::named::Rules;
 use super::wire::{Answer, Era, Head, Holding, Malformed, Reply, Told};
@@ -243,7 +243,11 @@ impl Flight {
                 not_after: None,
             },
         };
-        let rules = self.key.named.current();
+        let rules = match self.items[0].then {
+            // What was booked under former limits is given back before others count: then it can be.
+            Then::Returned(_) => self.key.named.rules.clone(),
+            _ => self.key.named.current(),
+        };
         let mut batch = match &rules.life {
             None => rules.target.batch(head),
             Some(life) => {

@@ -212,7 +212,9 @@ impl Scene<'_> {
 
     /// The question that comes next, as it is when that is sent.
     pub fn with_more(&mut self, item: Item) -> Item {
-        let Item { key, mut ops, .. } = item;
+        let Item {
+            mut key, mut ops, ..
+        } = item;
         let line = self.line(&key);
         let then = match line.again.returns {
             true => Then::Returned(self.returns(&key)),
@@ -221,6 +223,7 @@ impl Scene<'_> {
         match &then {
             Then::Returned(waits) if !waits.is_empty() => {
                 ops.clear();
+                key = self.shard.waits[&waits[0].0].key.clone();
                 let back = |(_, was): &(u64, Answer)| Op::Return(was.booking.clone());
                 ops.extend(waits.iter().map(back));
             }

@@ -17,8 +17,8 @@ use crate::limit::time::{Span, Time};
 /// than this for each of them.
 const PAUSE: Span = Span::millis(100);
 const PAUSE_EACH: Span = Span::millis(1);
-/// More than this are left where they are.
-const MOST: usize = 1000;
+/// Most in one call: of more, the last.
+const MOST: usize = 256;
 /// What starts sooner than this is left alone.
 const AT_ONCE: Span = Span::millis(20);
 /// So long before a booked time it is looked whether a penalty stands in its way, but on one key no more
@@ -66,10 +66,10 @@ impl Scene<'_> {
         // Of who asks now it is not known yet whether he waits; and what moves bookings is on the line already,
         // before what gives back.
         line.gave_back = count == 0 || line.sooner == Sooner::Asked;
-        if count == 0 || count > MOST || line.sooner != Sooner::No {
+        if count == 0 || line.sooner != Sooner::No {
             return;
         }
-        let at = line.moved_at + PAUSE.max(Span(PAUSE_EACH.0 * count as u64));
+        let at = line.moved_at + PAUSE.max(Span(PAUSE_EACH.0 * count.min(MOST) as u64));
         if at_any_time || at <= now {
             self.ask_sooner(key);
         } else {
@@ -96,29 +96,30 @@ impl Scene<'_> {
         }
         let mut moved = Vec::new();
         for serial in self.booked_on(&key) {
-            let wait = self.shard.waits.get_mut(&serial).expect("it is booked");
+            let wait = &self.shard.waits[&serial];
             if wait.held_back || wait.due.is_none_or(|due| due < soonest) {
                 continue;
             }
             let Stage::Booked(was) = &wait.stage else {
                 unreachable!("its line says that it is booked");
             };
-            let was = was.clone();
-            wait.stage = Stage::Moving(was.clone());
-            let permit = wait.hold.as_ref().and_then(|hold| hold.held);
             moved.push(Moved {
                 serial,
-                was,
-                permit,
+                was: was.clone(),
+                permit: wait.hold.as_ref().and_then(|hold| hold.held),
             });
         }
-        let line = self.line(&key);
+        moved.sort_by_key(|one| (one.was.at, one.serial));
+        moved.drain(..moved.len().saturating_sub(MOST));
         for one in &moved {
+            let wait = self.shard.waits.get_mut(&one.serial);
+            wait.expect("it is booked").stage = Stage::Moving(one.was.clone());
+            let line = self.line(&key);
             line.booked.remove(&one.serial);
             line.moving.insert(one.serial);
         }
+        let line = self.line(&key);
         (line.sooner, line.moved_at) = (Sooner::No, now);
-        moved.sort_by_key(|one| (one.was.at, one.serial));
         let lift = |one: &Moved| match one.permit {
             Some(permit) => Op::LiftHeld(self.shard.held[&permit].id),
             None => Op::Lift(one.was.booking.clone()),
@@ -301,7 +302,11 @@ impl Scene<'_> {
         let meant: Vec<Box<[u8]>> = self.shard.lines.iter().filter_map(of).collect();
         for bytes in meant {
             let (_, key) = self.redis.key(named, &bytes);
-            self.ask_sooner(&key);
+            let many = self.line(&key).booked_or_moving().len() > MOST;
+            match many && !named.limits.holds() {
+                true => self.book_all_again(&key),
+                false => self.ask_sooner(&key),
+            }
             // What is in the queue may live shorter now.
             if !self.line(&key).queued.is_empty() {
                 let beat = self.now + self.redis.dice.about(key.named.life().beat);

@@ -10,6 +10,7 @@ use limiter::op::{Request, Weights};
 
 pub use crate::support::limits::*;
 use crate::support::secs;
+use crate::support::server::Server;
 
 pub const HOUR: u64 = 3_600_000_000;
 
@@ -69,4 +70,27 @@ pub fn remaining(limiter: &Limiter) -> u64 {
 pub fn next(queue: &ClientQueue) -> Decision {
     let polled = queue.poll(1, Some(secs(20))).unwrap();
     *polled.first().expect("a completion")
+}
+
+/// From now on all calls are known to the server afterwards.
+pub fn log_calls(server: &Server) {
+    server.ask::<()>(&["CONFIG", "SET", "slowlog-log-slower-than", "0"]);
+    server.ask::<()>(&["CONFIG", "SET", "slowlog-max-len", "100000"]);
+}
+
+/// How many words the longest call had.
+pub fn longest_call(server: &Server) -> usize {
+    let log: Vec<(u64, u64, u64, Vec<String>, String, String)> =
+        server.ask(&["SLOWLOG", "GET", "-1"]);
+    // An argument that is left out of a long list says how many.
+    let longest = log.iter().map(|entry| {
+        let more = entry.3.last().map_or(0, |last| {
+            let more = last
+                .strip_prefix("... (")
+                .and_then(|text| text.split(' ').next());
+            more.and_then(|more| more.parse().ok()).unwrap_or(0)
+        });
+        entry.3.len() + more
+    });
+    longest.max().unwrap()
 }

@@ -201,24 +201,11 @@ fn a_deadline_in_the_moment_after_a_penalty_is_kept() {
 fn a_thousand_booked_waits_are_moved_a_few_at_a_time() {
     let server = Server::start();
     let waits = 1_500;
-    server.ask::<()>(&["CONFIG", "SET", "slowlog-log-slower-than", "0"]);
-    server.ask::<()>(&["CONFIG", "SET", "slowlog-max-len", "100000"]);
+    log_calls(&server);
     let nothing = || {};
     let done = nobody_starts_in_it(&server.url(), waits, nothing, nothing);
     assert_eq!(done, waits);
-    let log: Vec<(u64, u64, u64, Vec<String>, String, String)> =
-        server.ask(&["SLOWLOG", "GET", "-1"]);
-    // An argument that is left out of a long list says how many.
-    let longest = log.iter().map(|entry| {
-        let more = entry.3.last().map_or(0, |last| {
-            let more = last
-                .strip_prefix("... (")
-                .and_then(|text| text.split(' ').next());
-            more.and_then(|more| more.parse().ok()).unwrap_or(0)
-        });
-        entry.3.len() + more
-    });
-    let longest = longest.max().unwrap();
+    let longest = longest_call(&server);
     assert!(longest <= 64 * 5 + 10, "a call of {longest} arguments");
 }
 

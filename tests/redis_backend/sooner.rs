@@ -188,6 +188,27 @@ fn a_slot_that_was_cancelled_in_the_middle_serves_who_comes_later() {
     assert_eq!(client.cancel(last, true), Ok(Status::Ok));
 }
 
+/// So many that one call would hold the server up.
+#[test]
+fn hundreds_that_are_booked_go_by_new_limits_a_few_at_a_time() {
+    let server = Server::start();
+    let client = open(&server.url());
+    let slow = limiter(&client, "h", &[bucket(1, 1, 1_000_000)]);
+    let queue = ClientQueue::new(&client).unwrap();
+    acquire(&slow, &weigh(1));
+    let first = queue.submit(&slow, &waits(1)).unwrap().op;
+    for _ in 1..400 {
+        queue.submit(&slow, &waits(1)).unwrap();
+    }
+    eventually("all are booked", secs(20), || next_in(&slow) > 390);
+    log_calls(&server);
+    let fast = limiter(&client, "h", &[bucket(1, 20, 1_000_000)]);
+    eventually("all come sooner", secs(20), || next_in(&fast) <= 25);
+    assert!(granted(&queue, first).waited_us < 20_000_000);
+    let longest = longest_call(&server);
+    assert!(longest <= 64 * 5 + 10, "a call of {longest} arguments");
+}
+
 /// When the next one could start, in seconds.
 fn next_in(limiter: &Limiter) -> u64 {
     limiter
