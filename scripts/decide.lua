@@ -69,7 +69,7 @@ local function weights_of(limits, asked)
 end
 
 -- How it ends, the index of the limit that stands in the way most, and when it passes:
--- 'admit', 'later', 'far' (too far ahead to be booked), 'release', 'never'.
+-- 'admit', 'later', 'far' (too far ahead to be booked, or behind too much), 'release', 'never'.
 local function decide(limits, key, now, weights, nothing)
   local base = base_of(key, now)
   local most, index, first, release = 0, 1, nil, nil
@@ -306,16 +306,15 @@ local function penalize(key, now, till)
   if till > now then key.blocked = max(key.blocked, till) end
 end
 
-local function next_epoch(limits, key, now, needed, fill)
+local function next_epoch(limits, key, needed)
   key.epoch = epoch_of(limits, fmod(key.epoch, EPOCHS) + 1)
-  if key.epoch_until <= now then key.fill = 0 end
-  key.fill = max(key.fill, fill)
   key.epoch_until = max(key.epoch_until, needed)
   key.parked, key.owed = {}, {}
 end
 
+-- `fill` is not 0 while something is owed that the states do not tell.
 local function rates_fresh_at(limits, key)
-  local at = needed_until(key)
+  local at = key.fill > 0 and needed_until(key) or max(key.booked, key.blocked)
   for i, limit in ipairs(limits) do
     if not limit.holds then at = max(at, limit.kind.fresh_at(limit.rule, key.states[i])) end
   end
@@ -325,8 +324,8 @@ end
 local function reset(limits, key, now)
   local needed = rates_fresh_at(limits, key)
   key.states = fresh_states(limits, now)
-  key.booked, key.blocked = 0, 0
-  next_epoch(limits, key, now, needed, 0)
+  key.booked, key.blocked, key.fill = 0, 0, 0
+  next_epoch(limits, key, needed)
 end
 
 -- Makes a key that was used under the limits `from`, of the same shape, one of these limits.
@@ -346,7 +345,10 @@ local function reconfigure(limits, from, key, now)
       end
     end
   end
-  if changed then next_epoch(limits, key, now, needed, fill) end
+  if not changed then return end
+  if key.epoch_until <= now then key.fill = 0 end
+  if needed > now then key.fill = max(key.fill, fill, 1) end
+  next_epoch(limits, key, needed)
 end
 
 -- A key that is as new is as if it had been forgotten: what starts empty is empty again.

@@ -73,7 +73,7 @@ end
 
 local function join(p, a, b)
   local c, taken = {unpack(b)}, a[2] + b[2]
-  c[1], c[2] = a[1] + b[1], max(0, taken - b[3])
+  c[2] = max(0, taken - b[3])
   c[3], c[4] = a[3] + max(0, b[3] - taken), a[4]
   return c
 end

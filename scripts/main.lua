@@ -106,7 +106,7 @@ if version > key.version or (key.from and version == key.version and opened > ke
       arg = arg + 1
       lift_next(key.from)
     end
-    repay(key.from, key, now)
+    if #lifted > 0 then repay(key.from, key, now) end
     reconfigure(limits, key.from, key, now)
   end
   key.params, key.version, key.opened, dirty = params, version, opened, true

@@ -116,7 +116,7 @@ local function join(p, a, b)
   if a[21] ~= b[12] or a[18] ~= b[9] then return nil end
   -- It moved on from a time that was over, too: how far cannot be told from that.
   if tick_less(a[13], a[14], a[2], 0) and tick_less(a[13], a[14], b[4], b[5]) then return nil end
-  local c = {a[1] + b[1], a[2], a[3]}
+  local c = {b[1], a[2], a[3]}
   for i = 4, 12 do c[i] = a[i] end
   for i = 13, 21 do c[i] = b[i] end
   local us, rem = tick_add(b[13], b[14], a[13], a[14], p.n)

@@ -319,7 +319,7 @@ local function undo(p, s, c)
 end
 
 local function join(p, a, b)
-  return {a[1] + b[1], a[2]}
+  return {min(a[1] + b[1], LOG_BOOKED), a[2]}
 end
 
 -- What is less than a window old, and since when the first of it is.

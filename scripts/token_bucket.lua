@@ -67,7 +67,6 @@ end
 -- What undoes both, of which b came right after a: in all kinds.
 local function join(p, a, b)
   local c = {unpack(b)}
-  c[1] = a[1] + b[1]
   c[2], c[3] = tick_add(a[2], a[3], b[2], b[3], p.n)
   c[4], c[5] = tick_add(a[4], a[5], b[4], b[5], p.n)
   return c

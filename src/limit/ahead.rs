@@ -14,10 +14,10 @@ pub struct Ahead {
     pub seq: u64,
     /// Bookings of another epoch mean nothing any more.
     pub epoch: u32,
-    /// Until then a booking of another epoch might come to be settled, and other limits do not find the key as
-    /// new.
+    /// Until then a booking of another epoch might come to be settled.
     epoch_until: Time,
-    /// How long buckets of epochs that are not over take to fill.
+    /// How long buckets of epochs that are not over take to fill; not zero while something of those is owed, and
+    /// other limits do not find the key as new.
     fill: Span,
     /// Cancelled, but others have booked since.
     parked: Vec<Parked>,
@@ -49,6 +49,14 @@ impl Ahead {
         self.booked_until
             .max(self.blocked_until)
             .max(self.epoch_until)
+    }
+
+    /// Until then something is owed beside what the states tell.
+    pub fn owed_until(&self) -> Time {
+        match self.fill {
+            Span::ZERO => self.booked_until.max(self.blocked_until),
+            _ => self.needed_until(),
+        }
     }
 
     /// Nothing would be lost with it. An epoch other than the first has to stay: there may be bookings of
@@ -126,11 +134,25 @@ impl Ahead {
     }
 
     pub fn next_epoch(&mut self, now: Time, needed: Time, fill: Span) {
-        self.epoch = self.epoch.wrapping_add(1);
         if self.epoch_until <= now {
             self.fill = Span::ZERO;
         }
-        self.fill = self.fill.max(fill);
+        if needed > now {
+            self.fill = self.fill.max(fill).max(Span(1));
+        }
+        self.leave_epoch(needed);
+    }
+
+    /// Nothing is owed, and nothing is booked. Only that there was another epoch is known until `needed`.
+    pub fn start_over(&mut self, needed: Time) {
+        self.booked_until = Time(0);
+        self.blocked_until = Time(0);
+        self.fill = Span::ZERO;
+        self.leave_epoch(needed);
+    }
+
+    fn leave_epoch(&mut self, needed: Time) {
+        self.epoch = self.epoch.wrapping_add(1);
         self.epoch_until = self.epoch_until.max(needed);
         self.parked.clear();
     }

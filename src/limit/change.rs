@@ -2,7 +2,7 @@
 use crate::limit::bounds::MAX_AHEAD;
 use crate::limit::decide::{KeyState, Limits};
 use crate::limit::rule::Kind;
-use crate::limit::time::{Span, Time};
+use crate::limit::time::Time;
 
 impl Limits {
     /// Admits nothing before `until`. Bookings that are made stay.
@@ -18,10 +18,7 @@ impl Limits {
     pub fn reset(&self, key: &mut KeyState, now: Time) {
         let needed = self.rates_fresh_at(key);
         key.states = self.fresh(now).states;
-        let ahead = key.ahead_mut();
-        ahead.booked_until = Time(0);
-        ahead.blocked_until = Time(0);
-        ahead.next_epoch(now, needed, Span::ZERO);
+        key.ahead_mut().start_over(needed);
     }
 
     /// Nothing changes for a key that comes from those limits to these.
@@ -61,6 +58,6 @@ impl Limits {
             .map(|(limit, state)| limit.rule.fresh_at(state))
             .max()
             .unwrap_or(Time(0))
-            .max(key.ahead.as_ref().map_or(Time(0), |a| a.needed_until()))
+            .max(key.ahead.as_ref().map_or(Time(0), |a| a.owed_until()))
     }
 }

@@ -43,7 +43,6 @@ impl IntervalCharge {
     pub fn join(&self, later: &IntervalCharge) -> IntervalCharge {
         let taken = self.taken + later.taken;
         IntervalCharge {
-            weight: self.weight.saturating_add(later.weight),
             taken: taken.saturating_sub(later.paid),
             paid: self.paid + later.paid.saturating_sub(taken),
             anchor_before: self.anchor_before,

@@ -217,7 +217,7 @@ impl Pacer {
         // What moved on from a time that was over did so by more than was taken.
         let told = left.next >= Tick::at(earlier.now) || left.next >= found.next;
         (earlier.is_newest(found) && told).then(|| PacerCharge {
-            weight: earlier.weight.saturating_add(later.weight),
+            weight: later.weight,
             before: earlier.before,
             after: Paced {
                 next: without(later.after.next, left.next, found.next),

@@ -23,7 +23,7 @@ impl LogCharge {
     /// What undoes both, of which the later came right after this one.
     pub fn join(&self, later: &LogCharge) -> LogCharge {
         LogCharge {
-            weight: self.weight.saturating_add(later.weight),
+            weight: (self.weight + later.weight).min(MAX_BOOKED),
             from: self.from,
             ..*later
         }

@@ -156,7 +156,6 @@ impl TokenBucket {
     /// What undoes both, of which the later came right after the earlier.
     pub fn join(&self, earlier: &BucketCharge, later: &BucketCharge) -> BucketCharge {
         BucketCharge {
-            weight: earlier.weight.saturating_add(later.weight),
             cost: self.rate.add(earlier.cost, later.cost),
             idle: self.rate.add(earlier.idle, later.idle),
             ..later.clone()

@@ -181,3 +181,78 @@ fn a_look_after_the_limits_were_changed_begins_nothing() {
     };
     assert_eq!(m.acquire_blocking(&b, &other).status, Status::Ok);
 }
+
+#[test]
+fn who_is_moved_to_the_queue_at_its_deadline_hears_of_it() {
+    let m = Memory::virtually(10_000);
+    let n = m.limiter(b"n", lim(vec![sem(1000), tb(1, 1, false)]));
+    let queue = q(&m);
+    m.acquire_blocking(&n, &w(1));
+    for _ in 1..599 {
+        m.acquire(&n, &EVER, Sink::Queue(queue.clone()));
+    }
+    let patience = Request {
+        wait: Some(Span::secs(599)),
+        ..Request::TRY
+    };
+    let last = m.acquire(&n, &patience, Sink::Queue(queue.clone())).op;
+    m.limiter(b"n", lim(vec![sem(1), tb(1, 1, false)]));
+    m.clock.show(m.clock_now() + Span::secs(599));
+    let id = n.key(b"");
+    // Between two pieces of a reset the time comes for which it is booked, and no longer.
+    m.once(id.shard(), |keys, scene| scene.reset(keys, &n, id));
+    let serial = m.operations.find(m.numbers.read(last).unwrap().1);
+    let (_, mut rest) = m.once(id.shard(), |keys, scene| scene.wait_due(keys, serial));
+    while let Some(next) = rest.pop_first() {
+        rest.extend(m.go_on(id.shard(), next));
+    }
+    m.clock_advance(Span::secs(1000));
+    assert!(polled(&queue).iter().any(|answer| answer.op == last));
+}
+
+#[test]
+fn what_a_penalty_left_of_a_promise_holds_while_others_are_told() {
+    let m = Memory::virtually(10_000);
+    let n = m.limiter(b"n", lim(vec![tb(1, 100, false)]));
+    let queue = q(&m);
+    m.acquire_blocking(&n, &w(1));
+    let wait = |secs| {
+        let request = Request {
+            wait: Some(Span::secs(secs)),
+            ..Request::TRY
+        };
+        let asked = m.acquire(&n, &request, Sink::Queue(queue.clone()));
+        assert_eq!(asked.status, Status::Pending);
+        asked.op
+    };
+    for _ in 0..2000 {
+        wait(50);
+    }
+    wait(70);
+    let last = wait(70);
+    let id = n.key(b"");
+    let (_, mut rest) = m.once(id.shard(), |keys, scene| {
+        scene.penalize(keys, &n, id, Span::secs(60))
+    });
+    // Until it is drawn anew with all, and some of those who are too late have heard.
+    loop {
+        let (told, _) = m.once(id.shard(), |keys, _| {
+            let live = keys.find(id, &m.names).unwrap().live.as_ref().unwrap();
+            let line = live.line.as_ref().unwrap();
+            line.sketch.is_none() && !line.late.is_empty()
+        });
+        if told {
+            break;
+        }
+        assert!(rest.contains(&leave::Rest::Key(id)));
+        rest = m.go_on(id.shard(), leave::Rest::Key(id));
+    }
+    let slow = TokenBucket::new(1, 1, Span::secs(100), false).unwrap();
+    let n = m.limiter(b"n", lim(vec![Rule::TokenBucket(slow)]));
+    m.peek(&n, &w(1));
+    m.clock_advance(Span::secs(3000));
+    let answers = polled(&queue);
+    assert_eq!(answers.len(), 2002);
+    let kept = answers.iter().find(|answer| answer.op == last).unwrap();
+    assert_eq!(kept.status, Status::Ok);
+}

@@ -26,6 +26,8 @@ mod plain;
 mod scene;
 mod slot;
 mod spent;
+#[cfg(test)]
+mod swept;
 mod table;
 mod turns;
 mod wait;

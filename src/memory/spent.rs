@@ -270,24 +270,28 @@ impl Scene<'_> {
         let mut key = keys.find(id, &memory.names);
         if let Some(key) = &mut key {
             self.serve_before_settling(key);
-            key.forget(now);
         }
         // Those who were served just now may have been too many to remember this one.
         *self.book.settled(&serial)? = true;
-        if let Some(key) = key {
+        if let Some(key) = &mut key
+            && !key.is_forgettable(now)
+        {
             self.book.correct(&serial, key, now, actual);
             self.serve(key);
             return Some(());
         }
-        // The key was as new and has been forgotten; it may still have to take what was used beyond
+        // The key is as new, and may have been forgotten; it may still have to take what was used beyond
         // the estimate. Where nobody uses these limits any more, nobody would notice.
         let newest = memory.names.find(rules).map(|named| named.current());
-        if let Some(named) = newest.filter(|newest| newest.rules() == rules) {
-            let mut key = Key::fresh(id, named, now);
-            self.book.correct(&serial, &mut key, now, actual);
-            if !key.is_forgettable(now) {
-                self.insert(keys, key);
-            }
+        let Some(named) = newest.filter(|newest| newest.rules() == rules) else {
+            return Some(());
+        };
+        let mut anew = Key::fresh(id, named, now);
+        self.book.correct(&serial, &mut anew, now, actual);
+        match key {
+            _ if anew.is_forgettable(now) => {}
+            Some(key) => (key.named, key.state) = (anew.named, anew.state),
+            None => self.insert(keys, anew),
         }
         Some(())
     }

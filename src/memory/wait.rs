@@ -124,8 +124,9 @@ impl Scene<'_> {
     /// Admits those at the head of the line and of the queue as far as the limits allow. To be called
     /// whenever something was given back, or somebody left. If there are many, the call goes on with the rest.
     pub fn pump(&mut self, key: &mut Key) {
-        // Nobody may have asked since the limits were changed.
-        if !key.named.is_newest() {
+        // Nobody may have asked since the limits were changed. One that is as new may have been forgotten, and
+        // what starts empty does not begin to fill by this.
+        if !key.named.is_newest() && !key.is_forgettable(self.now) {
             let named = key.named.clone();
             self.adopt(key, &named);
         }
@@ -202,34 +203,35 @@ impl Scene<'_> {
         let key = keys
             .find(wait.key, &self.memory.names)
             .expect("a key with a wait stays");
-        match wait.stage {
-            Stage::Booked(_) => {
-                self.serve(key);
+        if !wait.is_queued() {
+            self.serve(key);
+            if self.is_due(serial, false) {
                 // It is not the first, or what it was promised is void: it is looked at when it is.
-                let wait = self.book.waits.get(&serial);
-                if wait.is_some_and(|wait| wait.due.is_some_and(|due| due <= self.now)) {
-                    self.arm(serial, None);
-                }
+                self.arm(serial, None);
             }
-            Stage::Queued => {
-                // Leases that end at this very time make room first.
-                self.expire(key);
-                self.pump(key);
-                if self.is_behind(key) {
-                    self.rest.insert(Rest::Wait(serial));
-                    return;
-                }
-                let queued = self
-                    .book
-                    .waits
-                    .get(&serial)
-                    .is_some_and(|wait| wait.is_queued());
-                if queued {
-                    self.end(key, serial, Status::Denied);
-                }
+        }
+        // A reset may have moved it to the queue just now, to the end of its patience.
+        if self.is_due(serial, true) {
+            // Leases that end at this very time make room first.
+            self.expire(key);
+            self.pump(key);
+            if self.is_behind(key) {
+                self.rest.insert(Rest::Wait(serial));
+                return;
+            }
+            if self.is_due(serial, true) {
+                self.end(key, serial, Status::Denied);
             }
         }
         self.pump(key);
+    }
+
+    /// It is there, in the queue or not, and its time has come.
+    fn is_due(&self, serial: u64, queued: bool) -> bool {
+        let wait = self.book.waits.get(&serial);
+        wait.is_some_and(|wait| {
+            wait.is_queued() == queued && wait.due.is_some_and(|due| due <= self.now)
+        })
     }
 
     /// A wait in the line, whose turn has come at `at`, is granted.

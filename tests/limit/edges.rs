@@ -214,6 +214,35 @@ fn a_log_books_no_more_than_it_can_count() {
     assert!(!key.pace(1).is_ok());
 }
 
+/// As one, what was cancelled in a row is still small enough for a script.
+#[test]
+fn many_that_are_cancelled_in_a_row_are_no_larger_together() {
+    for rule in [
+        bucket(MAX_UNITS, 1_000_000_000, SEC),
+        interval(MAX_UNITS, 1_000_000_000, SEC, false),
+        pacer(0, 1_000_000_000, SEC, 500),
+        log(MAX_UNITS, SEC),
+        counter(MAX_UNITS, SEC),
+        fixed(MAX_UNITS, SEC),
+    ] {
+        let mut key = Key::of(rule);
+        let booked = (0..40).filter_map(|_| match key.pace(MAX_UNITS) {
+            Answer::Ok(booking) => Some(booking),
+            _ => None,
+        });
+        let booked: Vec<_> = booked.collect();
+        let (last, others) = booked.split_last().unwrap();
+        for booking in others {
+            key.cancel(booking.clone());
+            for number in numbers(&key.state) {
+                assert!(number < 1 << 53, "{:?}", key.state);
+            }
+        }
+        key.cancel(last.clone());
+        assert_eq!(key.state.booked_until().max(key.now), key.now);
+    }
+}
+
 /// Every number in a state, read off its debug form.
 fn numbers(state: &impl std::fmt::Debug) -> Vec<u64> {
     format!("{state:?}")

@@ -94,6 +94,29 @@ fn a_bucket_that_is_as_new_is_full_under_other_limits_too() {
     }
 }
 
+#[test]
+fn a_key_that_was_reset_is_as_new_under_other_limits_too() {
+    for rule in [bucket, |n, m, period| interval(n, m, period, false)] {
+        let mut key = Key::of(rule(5, 1, HOUR));
+        key.drain();
+        key.pace(5).ok();
+        key.limits.reset(&mut key.state, key.now);
+        for n in [100, 7, 300] {
+            reopened(rule(n, 1, HOUR), &mut key);
+            assert_eq!(key.remaining(), n);
+        }
+        // Once it is used, it is not.
+        key.take(300).ok();
+        reopened(rule(400, 1, HOUR), &mut key);
+        assert_eq!(key.remaining(), 0);
+        // Nor is what was owed before forgotten, should it fit by now.
+        reopened(rule(1, 1, SEC), &mut key);
+        key.advance(SEC);
+        reopened(rule(400, 1, HOUR), &mut key);
+        assert!(key.remaining() <= 1);
+    }
+}
+
 /// A window made shorter does not end in the past, with what was used in it a moment ago.
 #[test]
 fn a_window_from_first_use_that_is_shortened_still_counts() {

@@ -576,6 +576,33 @@ fn any_number_that_is_cancelled_is_given_back_whole() {
     }
 }
 
+/// As one, what was cancelled in a row is no larger than a number may be.
+#[test]
+fn the_largest_that_are_cancelled_in_a_row_leave_a_key_sound() {
+    let (most, second) = (1 << 48, Span::secs(1));
+    let rules = [
+        Rule::TokenBucket(TokenBucket::new(most, 1_000_000_000, second, false).unwrap()),
+        Rule::IntervalBucket(IntervalBucket::new(most, 1_000_000_000, second, false).unwrap()),
+        Rule::Pacer(Pacer::new(0, 1_000_000_000, second, 500).unwrap()),
+    ];
+    for rule in rules {
+        let limit = Limit {
+            rule,
+            per_call: false,
+        };
+        let mut run = Run::new(Limits::new(vec![limit], 1).unwrap());
+        for _ in 0..40 {
+            run.book(Weights::One(most), None);
+        }
+        for _ in 0..39 {
+            let which = run.made.len() - 1;
+            run.unbook(which);
+        }
+        run.unbook(0);
+        run.peek(Weights::One(1));
+    }
+}
+
 /// What two handles of one version let pass that are used in turns, within so many steps of `step`.
 fn by_turns(one: &Limits, other: &Limits, steps: u64, step: u64) -> u64 {
     let mut run = Run::new(one.clone());

@@ -95,6 +95,32 @@ fn no_more_is_booked_than_is_counted_exactly() {
     }
 }
 
+#[test]
+fn what_is_booked_to_the_brim_is_given_back_whole() {
+    let most = 1 << 48;
+    let mut run = Run::new(limits(most, WINDOW));
+    for _ in 0..40 {
+        run.book(Weights::One(most), None);
+        run.book(Weights::One(1), Some(Span::ZERO));
+    }
+    assert_eq!(run.made.len(), 16);
+    run.raw += WINDOW;
+    run.book(Weights::One(most - 1), None);
+    run.book(Weights::One(2), None);
+    run.book(Weights::One(1), None);
+    assert_eq!(run.made.len(), 18);
+    // All of them are given back, from the first on.
+    for _ in 0..18 {
+        let which = run.made.len() - 1;
+        run.unbook(which);
+    }
+    // But for the one whose time had come.
+    run.book(Weights::One(1), Some(Span::ZERO));
+    run.raw += WINDOW;
+    run.book(Weights::One(most), Some(Span::ZERO));
+    assert_eq!(run.made.len(), 1);
+}
+
 /// A log as a client sees it, and all that it ever let pass.
 struct Seen {
     server: Server,
