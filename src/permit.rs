@@ -50,7 +50,8 @@ impl Numbers {
         }
         let generation = number >> (SERIAL_BITS + SHARD_BITS);
         if generation != self.generation {
-            let older = generation < self.generation;
+            // A number of a stand-in is as old as its process.
+            let older = generation & (LOCAL - 1) < self.generation & (LOCAL - 1);
             return Err(if older { Status::Forked } else { Status::Stale });
         }
         let shard = number as usize & (Numbers::SHARDS - 1);
@@ -185,6 +186,8 @@ mod tests {
         assert!(Numbers::is_local(local) && !Numbers::is_local(number));
         assert_eq!(Numbers::local(3).read(local), Ok((63, 7)));
         assert_eq!(Numbers::local(4).read(local), Err(Status::Forked));
+        assert_eq!(Numbers::new(4).read(local), Err(Status::Forked));
+        assert_eq!(Numbers::new(3).read(local), Err(Status::Stale));
     }
 
     #[test]

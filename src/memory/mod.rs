@@ -112,7 +112,27 @@ impl Memory {
         stats: Arc<Stats>,
         callbacks: Arc<Callbacks>,
     ) -> Arc<Memory> {
-        let names = Names::new();
+        Memory::with(Names::new(), clock, options, stats, callbacks)
+    }
+
+    /// With a place for each key that these seeds alone decide on.
+    pub fn seeded(
+        seeds: (u64, u64),
+        clock: Arc<Clock>,
+        options: Options,
+        stats: Arc<Stats>,
+        callbacks: Arc<Callbacks>,
+    ) -> Arc<Memory> {
+        Memory::with(Names::seeded(seeds), clock, options, stats, callbacks)
+    }
+
+    fn with(
+        names: Names,
+        clock: Arc<Clock>,
+        options: Options,
+        stats: Arc<Stats>,
+        callbacks: Arc<Callbacks>,
+    ) -> Arc<Memory> {
         let shards = 0..Numbers::SHARDS;
         let memory = Arc::new(Memory {
             options,
@@ -326,6 +346,16 @@ impl Memory {
 
     fn is_closed(&self) -> bool {
         self.closed.load(Ordering::Acquire)
+    }
+
+    /// When something falls due next, for whoever moves the clock by steps of its own.
+    pub fn next_due(&self) -> Option<Time> {
+        self.timer.next()
+    }
+
+    /// Does what has fallen due by now, for the same.
+    pub fn fire_due(&self) {
+        self.timer.fire_by(self.clock.now());
     }
 
     pub fn stats(&self) -> &Arc<Stats> {

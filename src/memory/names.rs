@@ -162,8 +162,12 @@ impl Names {
             );
             hasher.finish()
         };
+        Names::seeded((random(), random()))
+    }
+
+    pub fn seeded(seed: (u64, u64)) -> Names {
         Names {
-            seed: (random(), random()),
+            seed,
             families: Mutex::default(),
         }
     }

@@ -61,6 +61,12 @@ impl Dice {
 #[derive(Clone, Copy)]
 pub struct Seeds(u64, u64);
 
+impl Seeds {
+    pub fn numbers(self) -> (u64, u64) {
+        (self.0, self.1)
+    }
+}
+
 impl BuildHasher for Seeds {
     type Hasher = SipHasher13;
 

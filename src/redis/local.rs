@@ -7,12 +7,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
+use redis::Value;
+
 use super::census::{self, Census};
 use super::driver::Thread;
 use super::flight::Carrier;
 use super::held::Terms;
 use super::keys::Names;
-use super::link::{self, Class, Lane};
+use super::link::{self, Call, Class, Lane};
 use super::ops::Stage;
 use super::wire::Id;
 use super::{Named, Redis, Scene, policy};
@@ -104,6 +106,23 @@ impl StandIn {
     }
 }
 
+impl Named {
+    /// Says in Redis that this process uses the limiter, and asks how many do.
+    pub fn census(&self) -> Call {
+        self.stand_in.census.call()
+    }
+
+    /// The answer to that.
+    pub fn counted(&self, answer: &Value) {
+        self.stand_in.census.heard(answer);
+    }
+
+    /// Among how many its limits are divided while Redis does not answer.
+    pub fn living(&self) -> u64 {
+        self.stand_in.census.living()
+    }
+}
+
 impl Redis {
     pub(super) fn policy(&self, named: &Named) -> FailurePolicy {
         named.own.on_failure(&self.options.config)
@@ -120,7 +139,8 @@ impl Redis {
                 numbers: Numbers::local(self.options.fork_generation),
             };
             let callbacks = Callbacks::new(self.callbacks.lost());
-            let memory = Memory::new(
+            let memory = Memory::seeded(
+                self.dice.seeds().numbers(),
                 self.clock.clone(),
                 options,
                 self.local.stats.clone(),
@@ -315,8 +335,7 @@ pub(super) async fn beat(
         return None;
     }
     let thread = thread.upgrade()?;
-    let census = &named.stand_in.census;
-    let request = link::Request::from(census.call());
+    let request = link::Request::from(named.census());
     let deadline = Instant::now() + redis.command_timeout;
     let answer = thread
         .link
@@ -324,7 +343,7 @@ pub(super) async fn beat(
         .await;
     Some(match answer {
         Ok(answer) => {
-            census.heard(&answer);
+            named.counted(&answer);
             census::BEAT
         }
         // The last one holds. Where Redis comes and goes, each has to be heard while it is there: else

@@ -13,12 +13,16 @@ use crate::limit::time::{Span, Time};
 impl Redis {
     /// When something here falls due next, for whoever moves the clock of a [`World`].
     pub fn next_due(&self) -> Option<Time> {
-        self.timer.next()
+        let local = self.local.memory().and_then(|memory| memory.next_due());
+        [self.timer.next(), local].into_iter().flatten().min()
     }
 
     /// Does what has fallen due here by now, for the same.
     pub fn fire_due(&self) {
         self.timer.fire_by(self.clock.now());
+        if let Some(local) = self.local.memory() {
+            local.fire_due();
+        }
     }
 
     /// Lets time pass on a virtual clock; what falls due happens in order, each at its own time.

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::rc::Rc;
 
 use limiter::redis::link::{Args, Call, Script};
-use mlua::{Function, Lua, Table, Value, Variadic};
+use mlua::{Function, Lua, Value, Variadic};
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum Stored {
@@ -430,7 +430,13 @@ impl Server {
         let globals = self.lua.globals();
         globals.raw_set("KEYS", list(&call.keys)).unwrap();
         globals.raw_set("ARGV", list(&call.args)).unwrap();
-        let reply: Table = function.call(()).map_err(|error| error.to_string())?;
+        let reply: mlua::Value = function.call(()).map_err(|error| error.to_string())?;
+        if let Some(number) = reply.as_i64() {
+            return Ok(redis::Value::Int(number));
+        }
+        let mlua::Value::Table(reply) = reply else {
+            return Err(format!("an answer of another sort: {reply:?}"));
+        };
         if let Ok(error) = reply.raw_get::<String>("err") {
             return Err(error);
         }

@@ -4,6 +4,7 @@
 //! [`audit`], the [`rates`] and the [`ops`](task) are looked at for what may never be.
 //!
 //! A seed is a story, and `make sim SEED=7 MODE=base` tells it again. `make sim SEEDS=1000` runs many.
+mod alone;
 #[allow(dead_code)]
 #[path = "../scripts/sim/audit.rs"]
 mod audit;
@@ -77,6 +78,8 @@ fn messages_and_processes_fail() {
         "late",
         "cancels",
         "blocked",
+        "forks",
+        "alone",
     ] {
         assert!(
             counts.get(what).is_some_and(|n| *n > 1),
@@ -128,6 +131,11 @@ fn bookings_are_moved_in_pieces() {
 }
 
 #[test]
+fn answers_get_lost() {
+    assert!(holds(Mode::Deaf)["deaf"] > 10);
+}
+
+#[test]
 fn a_seed_replays_exactly() {
     for mode in [Mode::Base, Mode::Flush] {
         let story = |seed| {
@@ -159,7 +167,12 @@ fn faults() -> Vec<(&'static str, Mode, Fault)> {
             Client::NoEra => Some(Rule::TellsEra),
         };
         let script = mutant.script;
-        (mutant.name, mutant.mode, Fault { script, client })
+        let fault = Fault {
+            script,
+            client,
+            twins: false,
+        };
+        (mutant.name, mutant.mode, fault)
     });
     let ours = [
         (
@@ -169,7 +182,7 @@ fn faults() -> Vec<(&'static str, Mode, Fault)> {
         ),
         (
             "a renewal under way counts for nothing",
-            Mode::Base,
+            Mode::Flush,
             Rule::RenewalsToo,
         ),
         (
@@ -189,8 +202,8 @@ fn faults() -> Vec<(&'static str, Mode, Fault)> {
             name,
             mode,
             Fault {
-                script: &[],
                 client,
+                ..Fault::default()
             },
         )
     });
@@ -199,30 +212,34 @@ fn faults() -> Vec<(&'static str, Mode, Fault)> {
             "max(till, max(now, at) + span + allowance)",
             "max(now, at) + span + allowance",
         )],
-        client: None,
+        ..Fault::default()
     };
     let forgotten = Fault {
         script: &[("people[FENCE] + STEP", "people[FENCE] + 1")],
-        client: None,
+        ..Fault::default()
+    };
+    let twins = Fault {
+        twins: true,
+        ..Fault::default()
     };
     let scripts = [
-        ("an older copy shortens a lease", Mode::Back, shortened),
+        ("an older copy shortens a lease", Mode::Deaf, shortened),
         ("what is idle is forgotten at once", Mode::Back, forgotten),
+        ("a child draws its parent's numbers", Mode::Base, twins),
     ];
     known.chain(ours).chain(scripts).collect()
 }
 
 /// Seeds that notice what few do; where they do so no more, others are tried.
 const HINTS: &[(&str, u64)] = &[
-    ("nobody is granted what came back", 1),
-    ("nobody cancels", 1),
-    ("a lease counts from the answer", 20),
-    ("claims live as long as leases", 10),
-    ("given up ids come back", 6),
-    ("an older copy shortens a lease", 1020),
-    ("what is idle is forgotten at once", 2),
-    ("what was not heard is not said again", 3),
-    ("permits are renewed when they are over", 2),
+    ("old requests run", 1),
+    ("a lease counts from the answer", 3),
+    ("given up ids come back", 1),
+    ("claims live as long as leases", 4),
+    ("what was not heard is not said again", 29),
+    ("a renewal under way counts for nothing", 5),
+    ("an older copy shortens a lease", 6),
+    ("what is idle is forgotten at once", 13),
 ];
 
 /// The rules that at most so many seeds do not miss.
@@ -258,7 +275,7 @@ fn our_own_rules_count_too() {
     let (faults, most) = (faults(), seeds(2));
     let unnoticed = unnoticed(&faults[13..], most);
     println!("not noticed in {most} stories each: {unnoticed:?}");
-    assert!(unnoticed.len() <= 4, "{unnoticed:?}");
+    assert!(unnoticed.len() <= 2, "{unnoticed:?}");
     assert!(most < 60 || unnoticed.is_empty(), "{unnoticed:?}");
 }
 

@@ -77,7 +77,7 @@ impl World {
             self.flying.get_mut(&id).expect("under way").unanswered += 1;
         }
         for copy in 0..copies {
-            if self.chance(4) || self.now < self.processes[p].cut_until {
+            if self.chance(4) || self.processes[p].is_cut(self.now) {
                 self.count("lost copies");
                 self.hurt(p, self.now);
                 continue;
@@ -176,7 +176,7 @@ impl World {
         rates.after(&asked, &reply, &known, booked.as_ref(), world);
         self.note_losses(&asked, &reply);
         self.publish();
-        if attempt == 0 || self.chance(4) || self.now < self.processes[p].cut_until {
+        if attempt == 0 || self.chance(4) || self.processes[p].hears_nothing(self.now) {
             return self.hurt(p, self.now);
         }
         let at = self.now + self.delay();
@@ -210,8 +210,10 @@ impl World {
                     continue;
                 }
                 let process = &self.processes[p];
-                let (life, reached) =
-                    (process.life, process.hears && self.now >= process.cut_until);
+                let (life, reached) = (
+                    process.life,
+                    process.hears && !process.hears_nothing(self.now),
+                );
                 if reached && !self.deaf && !self.chance(10) {
                     let (at, message) = (self.now + self.delay(), message.clone());
                     self.push(at, Event::Hear { p, life, message });

@@ -3,6 +3,7 @@ use limiter::decision::{Decision, Status};
 
 use crate::process::TIMEOUT;
 use crate::trouble::Mode;
+use crate::verbs::KEYS;
 use crate::world::World;
 
 pub struct Task {
@@ -29,6 +30,8 @@ pub struct Ask {
     pub wait: Option<u64>,
     pub lease: Option<u64>,
     pub renew: bool,
+    /// Its process answered by itself.
+    pub alone: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -52,7 +55,7 @@ pub enum State {
 /// How a call that blocks ended.
 pub enum Done {
     Acquired(Ask, Decision),
-    Many(Vec<Decision>),
+    Many(Ask, Vec<Decision>),
     Paced(Decision),
     Looked(Decision),
     Changed(Status),
@@ -133,7 +136,8 @@ impl World {
         }
     }
 
-    fn took(&mut self, p: usize, t: usize, ask: Ask, decision: Decision) {
+    fn took(&mut self, p: usize, t: usize, mut ask: Ask, decision: Decision) {
+        ask.alone = self.decided(p, ask.limiter, ask.key, &ask.weights, &decision);
         let granted = decision.status == Status::Ok && decision.permit != 0;
         if decision.status != Status::Ok && decision.permit != 0 {
             self.found(format!("a permit without a grant: {:?}", decision.status));
@@ -184,9 +188,10 @@ impl World {
                 self.judge_status(p, decision.status, "acquired");
                 return self.took(p, t, ask, decision);
             }
-            Done::Many(decisions) => {
-                for decision in decisions {
+            Done::Many(ask, decisions) => {
+                for (decision, key) in decisions.into_iter().zip([ask.key, KEYS[1]]) {
                     self.judge_status(p, decision.status, "tried");
+                    self.decided(p, ask.limiter, key, &ask.weights, &decision);
                 }
             }
             Done::Paced(decision) => {

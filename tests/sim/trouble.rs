@@ -2,9 +2,11 @@
 //! step, keys get lost, limits change.
 use std::time::Duration;
 
-use crate::process::Process;
-use crate::task::{Done, Task};
-use crate::world::{Event, LEASE, World};
+use limiter::decision::Status;
+
+use crate::process::{Ancestry, Process};
+use crate::task::{Done, State, Task};
+use crate::world::{Event, LEASE, PROCESSES, World};
 
 /// What goes wrong besides the network and the processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,10 +24,12 @@ pub enum Mode {
     Change,
     /// Keys are reset.
     Reset,
+    /// Answers get lost, to what arrives and is run.
+    Deaf,
 }
 
 impl Mode {
-    pub const ALL: [Mode; 7] = [
+    pub const ALL: [Mode; 8] = [
         Mode::Base,
         Mode::Steps,
         Mode::Back,
@@ -33,6 +37,7 @@ impl Mode {
         Mode::Flush,
         Mode::Change,
         Mode::Reset,
+        Mode::Deaf,
     ];
 
     pub fn name(self) -> String {
@@ -58,8 +63,17 @@ impl World {
             3 => {
                 self.count("cuts");
                 let length = self.between(300_000, 2_500_000);
-                self.tell(format!("p{p} is cut off for {length}"));
-                self.processes[p].cut_until = self.now + length;
+                let process = &mut self.processes[p];
+                match self.random.below(2) {
+                    0 => (process.cut_from, process.cut_until) = (self.now, self.now + length),
+                    _ => process.deaf_until = self.now + length,
+                }
+                let how = if process.deaf_until > self.now {
+                    "hears nothing"
+                } else {
+                    "is cut off"
+                };
+                self.tell(format!("p{p} {how} for {length}"));
                 self.hurt(p, self.now + length);
                 self.excuse(length);
             }
@@ -103,6 +117,7 @@ impl World {
             Mode::Evict | Mode::Flush => self.lose(),
             Mode::Change => self.change(),
             Mode::Reset => self.reset(p),
+            Mode::Deaf => self.deafen(),
         }
         let least = if self.mode == Mode::Base {
             200_000
@@ -111,6 +126,31 @@ impl World {
         };
         let at = self.now + self.between(least, 2_500_000);
         self.push(at, Event::Trouble);
+    }
+
+    /// A process hears nothing. One is chosen that renews by hand, and does so now.
+    fn deafen(&mut self) {
+        let by_hand = |task: &Task| matches!(&task.state, State::Holds { ask, .. } if !ask.renew);
+        let chosen = |process: &Process| process.up && process.tasks.iter().any(by_hand);
+        let Some(p) = self.processes.iter().position(chosen) else {
+            return;
+        };
+        self.count("deaf");
+        let length = self.between(300_000, 1_500_000);
+        self.tell(format!(
+            "p{p} hears nothing for {length}, and then is not heard"
+        ));
+        let process = &mut self.processes[p];
+        process.deaf_until = self.now + length;
+        (process.cut_from, process.cut_until) = (self.now + 60_000, self.now + length);
+        self.hurt(p, self.now + length);
+        self.excuse(length);
+        for t in 0..self.processes[p].tasks.len() {
+            if by_hand(&self.processes[p].tasks[t]) {
+                let pause = self.between(0, 30_000);
+                self.alarm(p, t, pause);
+            }
+        }
     }
 
     /// A process ends without a word.
@@ -125,6 +165,7 @@ impl World {
 
     /// A process that is dead, or done, is gone; another one takes its place.
     pub fn bury(&mut self, p: usize) {
+        self.end_alone(p);
         let process = &mut self.processes[p];
         process.up = false;
         process.life += 1;
@@ -157,7 +198,14 @@ impl World {
     pub fn rise(&mut self, p: usize) {
         let life = self.processes[p].life;
         let tasks = 3 + self.random.below(3);
-        self.processes[p] = self.born(life);
+        let parent = self.random.below(PROCESSES as u64) as usize;
+        let lives = |one: &Process| one.up && !one.closing;
+        let forks = parent != p && lives(&self.processes[parent]) && self.random.below(2) == 0;
+        let parent = forks.then_some(parent);
+        self.processes[p] = self.born(life, parent);
+        if let Some(parent) = parent {
+            self.inherits(p, parent);
+        }
         for t in 0..tasks as usize {
             self.processes[p].tasks.push(Task::new());
             let pause = self.between(0, 200_000);
@@ -165,10 +213,47 @@ impl World {
         }
     }
 
-    pub fn born(&mut self, life: u64) -> Process {
-        let seed = self.random.next();
+    pub fn born(&mut self, life: u64, parent: Option<usize>) -> Process {
+        let mut ancestry = Ancestry {
+            seed: self.random.next(),
+            forks: 0,
+        };
+        if let Some(parent) = parent {
+            let parent = self.processes[parent].ancestry;
+            ancestry.forks = parent.forks + 1;
+            if self.twins {
+                ancestry.seed = parent.seed;
+            }
+        }
         let drift = self.random.below(5) as i64 - 2;
-        Process::new(life, self.now, seed, drift, &self.limits, self.without)
+        Process::new(life, self.now, ancestry, drift, &self.limits, self.without)
+    }
+
+    /// A forked child knows its parent's numbers, and nothing that it does with them has an effect.
+    fn inherits(&mut self, p: usize, parent: usize) {
+        self.count("forks");
+        self.tell(format!("p{p} is forked from p{parent}"));
+        let redis = self.processes[p].redis.clone();
+        let mut heard = vec![];
+        for task in &self.processes[parent].tasks {
+            match task.state {
+                State::Holds { permit, .. } => heard.extend([
+                    redis.release(permit),
+                    redis.renew(permit, None),
+                    redis.settle(permit, 0),
+                ]),
+                State::Waits { op, .. } => {
+                    heard.extend([redis.cancel(op, true), redis.cancel(op, false)])
+                }
+                _ => {}
+            }
+        }
+        if heard.iter().any(|status| *status != Status::Forked) {
+            self.found(format!("a child has its parent's: {heard:?}"));
+        }
+        if !self.processes[p].outbox.flights().is_empty() {
+            self.found("a child speaks for its parent".into());
+        }
     }
 
     /// A process shuts down in order.
@@ -230,6 +315,8 @@ impl World {
             self.server.data.lose_all();
         }
         self.tell("keys are lost".into());
+        // What was sent before one knew may come after what is said then.
+        self.slow_until = now + self.between(0, 500_000);
         self.excuse(3 * LEASE);
     }
 

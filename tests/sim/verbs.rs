@@ -6,9 +6,9 @@ use limiter::op::{Request, Sink, Weights};
 
 use crate::fiber::Fiber;
 use crate::task::{Ask, Done, State};
-use crate::world::{Event, LEASE, World};
+use crate::world::{Event, LEASE, LOCAL, World};
 
-const KEYS: [&[u8]; 2] = [b"a", b"b"];
+pub const KEYS: [&[u8]; 2] = [b"a", b"b"];
 
 impl Ask {
     fn request(&self, token: u64) -> Request<'_> {
@@ -40,7 +40,7 @@ impl World {
 
     /// A limiter with a semaphore, and one of its keys.
     pub fn somewhere(&mut self) -> (usize, &'static [u8]) {
-        let limiter = if self.random.below(3) == 0 { 1 } else { 0 };
+        let limiter = [0, 0, 0, 1, 1, LOCAL][self.random.below(6) as usize];
         let key = if self.random.below(4) == 0 { 1 } else { 0 };
         (limiter, KEYS[key])
     }
@@ -79,7 +79,8 @@ impl World {
             weights,
             wait,
             lease,
-            renew: self.random.below(10) != 0,
+            renew: self.random.below(5) != 0,
+            alone: false,
         }
     }
 
@@ -91,6 +92,9 @@ impl World {
             _ => (2 + self.random.below(2) as usize, KEYS[0]),
         };
         let ask = self.ask(limiter, key);
+        if self.random.below(12) == 0 {
+            return self.try_bucket(p, t);
+        }
         match what {
             0..80 => self.acquire(p, t, ask),
             80..86 => self.call(
@@ -134,7 +138,7 @@ impl World {
                             redis.release(decision.permit);
                         }
                     }
-                    Done::Many(decisions)
+                    Done::Many(ask, decisions)
                 },
                 limiter,
             ),
@@ -170,6 +174,15 @@ impl World {
         process.tasks[t].state = State::Calls;
         let (redis, named) = (process.redis.clone(), process.named[limiter].clone());
         self.begin_fiber(p, t, move || act(&redis, &named));
+    }
+
+    /// Without a wait, so that an answer is of the time at which it comes.
+    fn try_bucket(&mut self, p: usize, t: usize) {
+        let ask = Ask {
+            wait: Some(0),
+            ..self.ask(LOCAL + 1, KEYS[0])
+        };
+        self.acquire(p, t, ask)
     }
 
     fn acquire(&mut self, p: usize, t: usize, ask: Ask) {
@@ -238,13 +251,16 @@ impl World {
     fn work(&mut self, p: usize, t: usize, permit: u64, ask: &Ask, until: u64) {
         let redis = self.processes[p].redis.clone();
         if self.now < until && self.holds(ask.limiter) {
+            let most = if ask.renew { 900_000 } else { 300_000 };
             let next = self
-                .between(5_000, 900_000)
+                .between(5_000, most)
                 .min(until.max(self.now + 1) - self.now);
             match self.random.below(4) {
-                0 => {
+                // Who renews by hand does so often, for long and for short.
+                n if n == 0 || !ask.renew => {
                     let lease = self.random.below(2) == 0;
-                    let lease = lease.then(|| Span(self.between(300_000, LEASE)));
+                    let lease = lease.then(|| Span(self.between(100_000, LEASE / 3)));
+                    self.tell(format!("p{p}.{t} renews by {lease:?}"));
                     self.begin_fiber(p, t, move || Done::Kept(redis.renew(permit, lease)));
                 }
                 1 => {
@@ -255,7 +271,7 @@ impl World {
             }
             return self.alarm(p, t, next);
         }
-        if !self.holds(ask.limiter) && self.random.below(2) == 0 {
+        if !self.holds(ask.limiter) && !ask.alone && self.random.below(2) == 0 {
             let actual = self.random.below(4);
             self.begin_fiber(p, t, move || Done::Kept(redis.settle(permit, actual)));
             return self.rest(p, t);

@@ -1,5 +1,6 @@
 //! Time, the server, and what happens in which order.
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Weak;
 
 use limiter::limit::decide::Limits;
 use limiter::limit::fixed_window::{Align, FixedWindow};
@@ -10,9 +11,9 @@ use limiter::limit::sliding_counter::SlidingCounter;
 use limiter::limit::sliding_log::SlidingLog;
 use limiter::limit::time::Span;
 use limiter::limit::token_bucket::TokenBucket;
-use limiter::redis::Rule as Kept;
 use limiter::redis::keys::Names;
 use limiter::redis::link::{Call, Silence};
+use limiter::redis::{Named, Rule as Kept};
 use redis::Value;
 
 use crate::Counts;
@@ -34,7 +35,11 @@ const AFTERMATH: u64 = 4_000_000;
 const WORK: u64 = 15_000_000;
 /// What is over is heard of by then, if nothing stands in its way.
 const SOON: u64 = 600_000;
-const PROCESSES: usize = 4;
+pub const PROCESSES: usize = 4;
+/// Limiters from here on answer by themselves while Redis does not: a semaphore, and a bucket.
+pub const LOCAL: usize = 4;
+/// Those with a semaphore.
+const HOLD: [usize; 3] = [0, 1, LOCAL];
 pub const LEASE: u64 = 1_000_000;
 const ALLOWANCE: u64 = 350_000;
 
@@ -93,6 +98,12 @@ pub enum Event {
     Rise {
         p: usize,
     },
+    /// A process says that it uses a limiter.
+    Count {
+        p: usize,
+        life: u64,
+        named: Weak<Named>,
+    },
     Trouble,
 }
 
@@ -102,6 +113,8 @@ pub struct Fault {
     /// What is replaced in the scripts.
     pub script: &'static [(&'static str, &'static str)],
     pub client: Option<Kept>,
+    /// A forked child's random numbers are its parent's.
+    pub twins: bool,
 }
 
 pub struct World {
@@ -109,6 +122,7 @@ pub struct World {
     pub mode: Mode,
     /// A rule that clients do not keep.
     pub without: Option<Kept>,
+    pub twins: bool,
     /// Microseconds since the beginning.
     pub now: u64,
     events: BTreeMap<(u64, u64), Event>,
@@ -117,6 +131,8 @@ pub struct World {
     /// How far the server's clock is ahead.
     pub offset: i64,
     pub frozen_until: u64,
+    /// Messages overtake each other.
+    pub slow_until: u64,
     /// No note reaches anybody.
     pub deaf: bool,
     pub limits: Vec<(Vec<u8>, Limits)>,
@@ -151,14 +167,14 @@ fn semaphore(capacity: u64) -> Limit {
     limit(Rule::Semaphore(semaphore.expect("in range")))
 }
 
-/// One semaphore alone, one with a bucket, a bucket, and several rates.
+/// One semaphore alone, one with a bucket, a bucket, and several rates; and two that go on alone.
 fn some_limits(random: &mut Random) -> Vec<(Vec<u8>, Limits)> {
     let second = Span(1_000_000);
     let mut bucket = || {
         let bucket = TokenBucket::new(2 + random.below(6), 1 + random.below(8), second, false);
         limit(Rule::TokenBucket(bucket.expect("in range")))
     };
-    let (first, other, third) = (bucket(), bucket(), bucket());
+    let (first, other, third, fourth) = (bucket(), bucket(), bucket(), bucket());
     let most = 3 + random.below(8);
     let more = [
         Rule::SlidingLog(SlidingLog::new(most, second).expect("in range")),
@@ -167,12 +183,14 @@ fn some_limits(random: &mut Random) -> Vec<(Vec<u8>, Limits)> {
         Rule::Pacer(Pacer::new(2, most, second, 500).expect("in range")),
     ];
     let one = more[random.below(4) as usize].clone();
-    let capacities = [1 + random.below(4), 1 + random.below(4)];
+    let capacities = [(); 3].map(|()| 1 + random.below(4));
     let sets = [
         (b"s", vec![semaphore(capacities[0])]),
         (b"m", vec![semaphore(capacities[1]), first]),
         (b"t", vec![other]),
         (b"r", vec![third, limit(one)]),
+        (b"l", vec![semaphore(capacities[2])]),
+        (b"d", vec![fourth]),
     ];
     let sets = sets.into_iter();
     sets.map(|(name, limits)| (name.to_vec(), Limits::new(limits, 1).expect("in range")))
@@ -238,12 +256,14 @@ impl World {
             random,
             mode,
             without: fault.client,
+            twins: fault.twins,
             now: 0,
             events: BTreeMap::new(),
             serial: 0,
             server: Server::new(),
             offset: 0,
             frozen_until: 0,
+            slow_until: 0,
             deaf: false,
             limits,
             processes: vec![],
@@ -263,7 +283,7 @@ impl World {
         };
         world.server.altered.set(fault.script);
         for p in 0..PROCESSES {
-            let process = world.born(0);
+            let process = world.born(0, None);
             world.processes.push(process);
             world.push(p as u64 * 1_000, Event::Rise { p });
         }
@@ -285,6 +305,9 @@ impl World {
     }
 
     pub fn delay(&mut self) -> u64 {
+        if self.now < self.slow_until {
+            return self.between(200, 400_000);
+        }
         match self.chance(2) {
             true => self.between(100_000, 3_000_000),
             false => self.between(200, 20_000),
@@ -366,6 +389,7 @@ impl World {
             | Event::Beat { p, life, .. }
             | Event::Timer { p, life }
             | Event::Alarm { p, life, .. }
+            | Event::Count { p, life, .. }
             | Event::Adopt { p, life } => alive(p, life),
         }
     }
@@ -407,6 +431,7 @@ impl World {
             }
             Event::Adopt { p, .. } => self.adopt(p),
             Event::Rise { p } => self.rise(p),
+            Event::Count { p, named, .. } => self.take_census(p, &named),
             Event::Trouble => self.trouble(),
             Event::Beat { .. } | Event::Alarm { .. } => {}
         }
@@ -461,6 +486,10 @@ impl World {
                 self.channels.insert(p, channel);
                 let at = self.now + self.delay();
                 self.push(at, Event::Listening { p, life });
+            }
+            for named in self.processes[p].outbox.counted() {
+                let at = self.now + self.delay();
+                self.push(at, Event::Count { p, life, named });
             }
             if self.processes[p].outbox.stirred() {
                 let at = self.now + self.between(1, 300);
@@ -522,19 +551,23 @@ impl World {
             for task in &process.tasks {
                 match &task.state {
                     State::Holds { permit, ask, .. }
-                        if (ask.limiter, ask.key) == (limiter, key) =>
+                        if (ask.limiter, ask.key) == (limiter, key) && !ask.alone =>
                     {
                         let until = process.redis.held_until(*permit);
                         if until.is_some_and(|until| now < until) {
                             weight += ask.weights[0];
                         }
                         let runs = self.now > process.paused_until + 1_000 && !process.closing;
+                        // It may have been over when it was heard of: then its timer is due.
+                        let runs = runs && process.timer.is_none_or(|next| next > now);
                         if runs && until.is_some_and(|until| until.0 + 1_000 < now.0) {
-                            found = Some("a lease is over, and nobody is told".to_owned());
+                            let late = now.since(until.expect("it ends")).0;
+                            found = Some(format!("a lease is over for {late}, and nobody is told"));
                         }
                     }
                     State::Waits { ask, .. } if (ask.limiter, ask.key) == (limiter, key) => {
-                        waits |= self.now >= process.paused_until && self.now >= process.cut_until;
+                        waits |=
+                            self.now >= process.paused_until && !process.hears_nothing(self.now);
                     }
                     _ => {}
                 }
@@ -544,7 +577,7 @@ impl World {
     }
 
     fn judge(&mut self) {
-        for (n, key) in [(0, b"a"), (0, b"b"), (1, b"a"), (1, b"b")] {
+        for (n, key) in HOLD.into_iter().flat_map(|n| [(n, b"a"), (n, b"b")]) {
             let (believed, waits, found) = self.believed(n, key);
             if let Some(found) = found {
                 self.found(found);
@@ -561,6 +594,7 @@ impl World {
             }
             self.compare(n, key, &name);
         }
+        self.judge_alone();
     }
 
     /// What the server keeps for a process is of a task that waits or holds, or soon over; what a process
@@ -576,7 +610,7 @@ impl World {
             for task in &process.tasks {
                 match &task.state {
                     State::Holds { permit, ask, .. }
-                        if (ask.limiter, ask.key) == (limiter, key) =>
+                        if (ask.limiter, ask.key) == (limiter, key) && !ask.alone =>
                     {
                         let until = process.redis.held_until(*permit);
                         let now = process.time(self.now);
@@ -650,6 +684,10 @@ impl World {
 
     /// When all is over nothing is left, and what was admitted was within the rates.
     fn drain(&mut self) -> Result<(), String> {
+        (0..PROCESSES).for_each(|p| self.end_alone(p));
+        if let Some(violation) = self.violation.take() {
+            return Err(violation);
+        }
         for (p, process) in self.processes.iter().enumerate() {
             let totals = process.redis.totals();
             if totals.waiting + totals.in_flight > 0 {
