@@ -92,7 +92,7 @@ impl World {
 
     /// What a process holds by itself is within its part.
     pub fn judge_alone(&mut self) {
-        if self.mode == Mode::Change {
+        if matches!(self.mode, Mode::Change | Mode::Reset) {
             return;
         }
         for (p, process) in self.processes.iter().enumerate() {
@@ -100,6 +100,8 @@ impl World {
             for task in &process.tasks {
                 if let State::Holds { ask, .. } = &task.state
                     && ask.alone
+                    // Of the others not everybody hears when their lease is over.
+                    && ask.renew
                     && ask.limiter == LOCAL
                 {
                     *held.entry(ask.key).or_default() += ask.weights[0];

@@ -224,7 +224,8 @@ fn bounds(mode: Mode, limits: &Limits) -> Bounds {
     Bounds {
         // A holder died, its claim went to one that died as well, and so on; what is booked may be ahead.
         idle: LEASE + 2 * ALLOWANCE + 3 * CLAIM + 3 * POLL + 2 * TIMEOUT + ahead,
-        drained: 3_000_000 + 2 * LEASE,
+        // What was booked before starts later.
+        drained: 3_000_000 + 2 * LEASE + ahead,
         // Who holds what is lost believes in it until its lease is over.
         lost: if matches!(mode, Mode::Flush | Mode::Reset) {
             LEASE
