@@ -57,7 +57,9 @@ struct Seen {
 /// The numbers of who holds and waits, see scripts/holders.lua.
 fn people(text: &str) -> Vec<u64> {
     let people = text.rsplit(';').nth(1).unwrap();
-    people.split(' ').map(|n| n.parse().unwrap()).collect()
+    // What is less than nothing is no count: without a rule that can be.
+    let number = |n: &str| n.parse().unwrap_or(u64::MAX);
+    people.split(' ').map(number).collect()
 }
 
 impl Audit {
