@@ -188,6 +188,12 @@ impl Trial<'_> {
     }
 }
 
+/// `LIMITER_TIMES` asks for so many times as many trials.
+fn times() -> usize {
+    let asked = std::env::var("LIMITER_TIMES").ok();
+    asked.map_or(1, |times| times.parse().expect("a number"))
+}
+
 /// Trials of each kind, all kinds at once. They print how long it took at most.
 fn trials<'a>(what: &str, count: usize, of: impl Fn(String) -> Trial<'a>) {
     let mut most: [Figures; 4] = Default::default();
@@ -212,14 +218,18 @@ fn trials<'a>(what: &str, count: usize, of: impl Fn(String) -> Trial<'a>) {
 fn b_071_of_whoever_is_killed_nothing_is_left_after_a_lease() {
     let server = Server::start();
     let (url, server) = (&server.url(), &server);
-    trials("one server", 5, |name| Trial { url, server, name });
+    trials("one server", 5 * times(), |name| Trial {
+        url,
+        server,
+        name,
+    });
 }
 
 #[test]
 fn b_071_nor_in_a_cluster() {
     let cluster = TestCluster::start();
     let url = &cluster.url();
-    trials("a cluster", 2, |name| {
+    trials("a cluster", 2 * times(), |name| {
         let owner = cluster.owner(&format!("{{limiter:S:{name}:}}:s"));
         let server = &cluster.nodes[owner];
         Trial { url, server, name }
