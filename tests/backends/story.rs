@@ -145,6 +145,7 @@ impl Plot {
                     self.gives_back()
                 }
                 Step::Release(_) | Step::ReleaseGuessed(..) => self.gives_back() || self.holds,
+                Step::Renew(..) => !(self.changes && self.holds),
                 _ => true,
             };
             if fits {
