@@ -733,8 +733,8 @@ limiter_status limiter_client_free(struct limiter_client_t *client);
  *
  * Opening a name again with other numbers changes it for everybody from the next call on (unless
  * limiter_limit.version is lower), whichever handle is used: state is clamped, never reset.
- * Lowering a bucket keeps at most what now fits; raising it adds room that is empty, unless nothing
- * was taken for so long that time has made the key as new; a semaphore lowered below what is held
+ * Lowering a bucket keeps at most what now fits; raising it adds room that is empty, unless the key
+ * is as new, which time makes it, and limiter_reset(); a semaphore lowered below what is held
  * admits nobody until enough came back. A window made shorter counts what it still covers; made
  * longer again, it does not know what was over by then. Those who wait go by the new numbers; a
  * wait whose time is booked starts then at the latest (see limiter_acquire()). See
@@ -848,9 +848,8 @@ limiter_status limiter_peek(struct limiter_t *limiter,
 
 /*
  * Makes a key as new: rates and windows start afresh, permits held on it become LIMITER_STALE, and
- * those who wait are admitted as the new state allows. A penalty ends. (If the limits are raised
- * within the time in which what was taken before would have counted, the room that this adds is
- * empty.) Also heals a Redis key that somebody else wrote to.
+ * those who wait are admitted as the new state allows. A penalty ends. Also heals a Redis key that
+ * somebody else wrote to.
  */
 LIMITER_API
 limiter_status limiter_reset(struct limiter_t *limiter,

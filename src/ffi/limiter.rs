@@ -25,8 +25,8 @@ use crate::limiter::{LimitSpec, Limiter, spec};
 ///
 /// Opening a name again with other numbers changes it for everybody from the next call on (unless
 /// limiter_limit.version is lower), whichever handle is used: state is clamped, never reset. Lowering a
-/// bucket keeps at most what now fits; raising it adds room that is empty, unless nothing was taken for so long that time has made the key as new; a
-/// semaphore lowered below what is held admits nobody until enough came back. A window made shorter counts
+/// bucket keeps at most what now fits; raising it adds room that is empty, unless the key is as new, which
+/// time makes it, and limiter_reset(); a semaphore lowered below what is held admits nobody until enough came back. A window made shorter counts
 /// what it still covers; made longer again, it does not know what was over by then. Those who wait go
 /// by the new numbers; a wait whose time is booked starts then at the latest (see limiter_acquire()). See
 /// limiter_limit.version.

@@ -121,8 +121,8 @@ pub unsafe extern "C" fn limiter_peek(
 }
 
 /// Makes a key as new: rates and windows start afresh, permits held on it become LIMITER_STALE, and
-/// those who wait are admitted as the new state allows. A penalty ends. (If the limits are raised within the time in which what was taken before would have counted, the room that this adds is empty.) Also heals a Redis key that somebody else wrote
-/// to.
+/// those who wait are admitted as the new state allows. A penalty ends. Also heals a
+/// Redis key that somebody else wrote to.
 ///
 /// # Safety
 /// See the header.
