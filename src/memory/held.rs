@@ -233,6 +233,13 @@ impl Scene<'_> {
         Some(key)
     }
 
+    /// A permit that nobody took is given back: whoever might have had it is told nothing of a lost lease.
+    fn silence(&mut self, serial: u64) {
+        if let Some(held) = self.book.held.get_mut(&serial) {
+            held.tell = None;
+        }
+    }
+
     /// Takes a permit off its key. The caller pumps.
     fn unhold(&mut self, key: &mut Key, serial: u64) -> Held {
         let held = self.book.unhold(serial).expect("a live permit");
@@ -316,7 +323,10 @@ impl Scene<'_> {
     /// [`Scene::give_back`] for a permit that was granted a while ago.
     pub fn return_unused(&mut self, keys: &mut Keys, serial: u64) {
         let key = match Serial::of(serial) {
-            Serial::Held(serial) => self.holder(keys, serial),
+            Serial::Held(serial) => {
+                self.silence(serial);
+                self.holder(keys, serial)
+            }
             other => {
                 let id = self.book.spent(&other).map(|spent| spent.key);
                 id.and_then(|id| keys.find(id, &self.memory.names))
@@ -387,5 +397,46 @@ impl Scene<'_> {
             true => self.serve(key),
             false => self.pump(key),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    use crate::limit::decide::Limits;
+    use crate::limit::rule::{Limit, Rule};
+    use crate::limit::semaphore::Semaphore;
+    use crate::memory::Memory;
+    use crate::op::Sink;
+    use crate::queue::Queue;
+
+    /// Its lease is over, and the timer is late.
+    #[test]
+    fn nobody_is_told_of_a_lost_lease_of_what_was_detached() {
+        let memory = Memory::virtually(10);
+        let lease = Span::secs(1);
+        let limit = Limit {
+            rule: Rule::Semaphore(Semaphore::new(1, lease, false).unwrap()),
+            per_call: false,
+        };
+        let named = memory.limiter(b"n", Limits::new(vec![limit], 0).unwrap());
+        let held = memory.acquire_blocking(&named, &Request::TRY);
+        let queue = memory.queue(Queue::open_descriptor().unwrap());
+        let request = Request {
+            wait: None,
+            tell_lost: true,
+            ..Request::TRY
+        };
+        let waits = memory.acquire(&named, &request, Sink::Queue(queue.clone()));
+        assert_eq!(memory.release(held.permit), Status::Ok);
+        memory.clock.show(memory.clock_now() + lease);
+        assert_eq!(memory.cancel(waits.op, true), Status::Ok);
+        memory.clock_advance(lease);
+        assert_eq!(queue.poll(9, Some(std::time::Duration::ZERO)).unwrap(), []);
+        assert_eq!(
+            memory.acquire_blocking(&named, &Request::TRY).status,
+            Status::Ok
+        );
     }
 }

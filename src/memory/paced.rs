@@ -14,6 +14,8 @@ pub(super) struct Paced {
     /// When their times come.
     due: Pages<(Time, u64)>,
     of_key: Pages<(KeyId, u64)>,
+    /// The latest serial.
+    newest: u64,
     /// Of these keys those before a serial are forgotten, and still to be dropped.
     ended: Vec<(KeyId, u64)>,
 }
@@ -28,6 +30,7 @@ impl Paced {
         // Two out for one in: so what a rush has left goes away again.
         self.trim(now);
         self.trim(now);
+        self.newest = serial;
         self.due.insert((spent.at(), serial), ());
         self.of_key.insert((spent.key(), serial), ());
         self.records.insert(serial, spent);
@@ -38,9 +41,12 @@ impl Paced {
         }
     }
 
-    /// Forgets one whose time has come, if there are many.
+    /// Forgets one whose time has come, if there are many, and many were granted after it.
     pub fn trim(&mut self, now: Time) {
-        let over = |&(at, _): &(Time, u64)| at <= now;
+        let newest = self.newest;
+        let over = |&(at, serial): &(Time, u64)| {
+            at <= now && newest.saturating_sub(serial) >= Paced::KEPT as u64
+        };
         let first = self.due.first().map(|(one, ())| *one).filter(over);
         if let Some((_, serial)) = first.filter(|_| self.records.len() > Paced::KEPT) {
             self.drop_one(serial);

@@ -371,3 +371,24 @@ fn settling_after_the_key_was_forgotten_still_charges_what_was_used_beyond() {
     assert_eq!(world.totals().keys, kept + 1, "it had been forgotten");
     assert_eq!(world.denied(&limiter, 1), Span::millis(1_100));
 }
+
+/// Behind very many that are booked further ahead on other keys.
+#[test]
+fn a_paced_permit_is_remembered_when_its_time_has_come_while_many_others_wait() {
+    let world = World::new();
+    let pace = |limiter, key: &[u8]| world.memory.pace(limiter, &on(key, 1, EVER));
+    let far = world.limiter("far", [tb(1, 1, SEC)]);
+    let part = (0..2_000).map(|_| pace(&far, b"").permit & 63).max();
+    let near = world.limiter("near", [tb(1, 1_000, SEC)]);
+    let ahead = (0..10_000u32).map(|n| {
+        let key = n.to_be_bytes();
+        pace(&near, &key);
+        pace(&near, &key)
+    });
+    let permit = ahead
+        .map(|paced| paced.permit)
+        .find(|permit| Some(permit & 63) == part);
+    world.pass(Span::millis(2));
+    pace(&far, b"");
+    assert_eq!(world.memory.settle(permit.unwrap(), 0), Ok);
+}
