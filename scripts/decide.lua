@@ -194,10 +194,11 @@ local function park(limits, key, now, booking)
 end
 
 -- The first slot to come that was given back in the middle and took as much as is asked for now: whoever comes
--- has it rather than a new one. While a penalty lasts there is none.
+-- has it rather than a new one. While a penalty lasts there is none; nor where the clock has stepped back: who
+-- was told before how long to wait starts earlier than the key's time says, and so would come too close.
 local function given_back(key, now, wait, weights)
   local which
-  for i, one in ipairs(key.blocked <= now and key.parked or {}) do
+  for i, one in ipairs(key.blocked <= now and key.skew == 0 and key.parked or {}) do
     local fits = one.first == one.seq and one.at > now and (wait < 0 or one.at <= now + wait)
       and not (which and key.parked[which].at < one.at)
     for n, weight in ipairs(fits and weights or {}) do

@@ -5,7 +5,7 @@ use limiter::limit::sliding_log::SlidingLog;
 use limiter::limit::time::{Span, Time};
 use limiter::limit::weights::Weights;
 use limiter::redis::keys::Names;
-use limiter::redis::wire::{Head, Outcome, Reply, Target};
+use limiter::redis::wire::{Batch, Head, Outcome, Reply, Target};
 
 use crate::differential::{Run, SHORT_PAGES};
 use crate::random::{Random, seeds};
@@ -229,4 +229,32 @@ fn pages_come_and_go_with_their_entries() {
     seen.try_one();
     assert_eq!(pages(&seen), 0);
     assert!(text(&seen) < 200);
+}
+
+/// Whoever comes next has the slot, unless the clock has stepped back since: who was told how long to wait starts
+/// earlier than the key's time says.
+#[test]
+fn a_slot_given_back_in_the_middle_is_had_by_who_comes_next_but_not_after_a_step_back() {
+    for (step, expected) in [(0, 2), (1, 2), (-5 * WINDOW as i64, 4)] {
+        let limits = limits(1, WINDOW);
+        let (server, target) = (Server::new(), Target::new("l", b"n", &limits));
+        let now = 1_700_000_000_000_000u64;
+        server.data.now.set(now);
+        let ask = |add: &dyn Fn(&mut Batch)| {
+            let mut batch = target.batch(Head::default());
+            add(&mut batch);
+            let reply = server.call(&batch.on(b"k")).unwrap();
+            match Reply::read(&reply, 1) {
+                Ok(Reply::Done { mut answers, .. }) => answers.remove(0),
+                _ => panic!("{reply:?}"),
+            }
+        };
+        let waits = || ask(&|batch| batch.await_time(None, &Weights::One(1)));
+        let slots: Vec<_> = (0..4).map(|_| waits()).collect();
+        assert_eq!(slots[3].retry_after, Span(3 * WINDOW));
+        ask(&|batch| batch.give_back(&slots[2].booking));
+        server.data.now.set(now.checked_add_signed(step).unwrap());
+        let next = waits();
+        assert_eq!(next.retry_after.0.div_ceil(WINDOW), expected, "{step}");
+    }
 }
