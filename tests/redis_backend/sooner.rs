@@ -159,7 +159,8 @@ fn nobody_who_waits_for_long_starts_in_a_penalty_whose_note_was_lost() {
 #[test]
 fn a_slot_that_was_cancelled_in_the_middle_serves_who_comes_later() {
     let server = Server::start();
-    let limits = [bucket(1, 1, 4_000_000)];
+    // All that comes before the first slot is done well before it, however busy the machine is.
+    let limits = [bucket(1, 1, 12_000_000)];
     let open = |_| {
         let client = open(&server.url());
         let limiter = limiter(&client, "m", &limits);
@@ -172,7 +173,7 @@ fn a_slot_that_was_cancelled_in_the_middle_serves_who_comes_later() {
     for (n, (queue, limiter, _)) in workers.iter().chain(&workers).enumerate() {
         ops.push(queue.submit(limiter, &waits(1)).unwrap().op);
         eventually("it is booked", secs(20), || {
-            next_in(here) > 3 * n as u64 + 3
+            next_in(here) > 11 * n as u64 + 11
         });
     }
     assert_eq!(client.cancel(ops[0], false), Ok(Status::Ok));
@@ -181,7 +182,7 @@ fn a_slot_that_was_cancelled_in_the_middle_serves_who_comes_later() {
     let last = queue.submit(here, &waits(1)).unwrap().op;
     assert!(next_in(here) <= before, "no new slot was booked");
     assert!(
-        granted(queue, ops[2]).waited_us < 8_000_000,
+        granted(queue, ops[2]).waited_us < 24_000_000,
         "in the first slot"
     );
     assert!(queue.poll(1, Some(secs(1))).unwrap().is_empty());
