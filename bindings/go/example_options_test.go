@@ -234,6 +234,7 @@ func ExampleWithLogger() {
 		limiter.WithCommandTimeout(100*time.Millisecond),
 		limiter.WithMaxPenalty(10*time.Minute),
 		limiter.WithDenyCache(0),
+		limiter.WithTakeAhead(100*time.Millisecond),
 		limiter.WithCredentials("shop", os.Getenv("REDIS_PASSWORD")+"?"),
 		limiter.WithSetting("lease_ms", "10000"))
 	fmt.Println(client != nil, err)
