@@ -101,7 +101,7 @@ fn all_processes_stay_within_the_bucket_also_when_some_are_killed() {
     fleet.hear("ready", PROCESSES);
     fleet.tell("go");
     for (n, process) in fleet.processes.iter_mut().take(2).enumerate() {
-        let enough = 2_000 * (n + 1);
+        let enough = 500 * (n + 1);
         eventually("it is in full swing", secs(60), || {
             started(&server, n).len() > enough || !process.is_running()
         });
