@@ -18,7 +18,7 @@ use crate::op::Request;
 /// So many keys of one shard; a key takes the place of another one.
 const PLACES: usize = 256;
 /// Longer keys are not worth their room.
-const LONGEST_KEY: usize = 256;
+pub(super) const LONGEST_KEY: usize = 256;
 
 /// Those of one shard. There are no places before the first denial.
 #[derive(Default)]

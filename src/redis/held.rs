@@ -2,12 +2,11 @@
 use std::sync::Arc;
 
 use super::flight::Trip;
-use super::lines::{Heard, Slot, Then};
+use super::lines::Then;
 use super::named::Rules;
 use super::ops::Stage;
 use super::question::Op;
-use super::rebook::UNKNOWN;
-use super::wire::{Answer, Era, Id, Outcome, Taken};
+use super::wire::{Answer, Era, Id, Taken};
 use super::{Key, Rule, Scene};
 use crate::decision::Status;
 use crate::limit::time::{Span, Time};
@@ -15,45 +14,40 @@ use crate::op::{Request, Tell};
 use crate::permit::Numbers;
 use crate::timer::Due;
 
-/// A renewal that failed is asked for again after this, or after a part of the lease.
-const AGAIN: Span = Span::millis(100);
-/// And what is being moved after this.
-const SOON: Span = Span::millis(5);
-
 pub(super) struct Held {
     pub key: Arc<Key>,
     pub id: Id,
     pub lease: Span,
     /// In the background, as long as it is held.
-    renew: bool,
+    pub renew: bool,
     /// What the key's state was called when it was granted or renewed.
-    era: Era,
+    pub era: Era,
     /// Until then it is believed: also where it is booked for later, a lease counts from when it was last
     /// heard of, so that what Redis forgot is believed no longer than that.
-    deadline: Time,
+    pub deadline: Time,
     /// Redis lets go of it by then, if nothing more is said: the lease counts there from the booked time.
     pub ends: Time,
     /// It was booked for later, and not renewed since that time came.
-    booked: bool,
+    pub booked: bool,
     /// When the question was sent that it was granted to.
-    since: Time,
+    pub since: Time,
     /// When the timer looks at it.
-    armed: Time,
+    pub armed: Time,
     /// When it is renewed next, if nothing is under way.
-    renew_at: Option<Time>,
+    pub renew_at: Option<Time>,
     pub booking: Taken,
     pub settled: bool,
-    tell: Option<Tell>,
+    pub tell: Option<Tell>,
     /// The wait it will be granted to when its time has come.
-    wait: Option<u64>,
+    pub wait: Option<u64>,
     pub weights: crate::limit::weights::Weights,
 }
 
 /// A lease that is asked for, and how long it lasts here.
 #[derive(Clone, Copy)]
 pub(super) struct Lease {
-    full: Span,
-    lasts: Span,
+    pub full: Span,
+    pub lasts: Span,
 }
 
 /// How long a permit lives, and who is told if it does not live as long as it is held.
@@ -180,35 +174,6 @@ impl Scene<'_> {
         self.permit_number(permit)
     }
 
-    /// Renews a permit when a third of its lease is over.
-    fn plan(&mut self, permit: u64, sent: Time) {
-        let held = &self.shard.held[&permit];
-        if held.goes_on() {
-            let early = self.redis.keeps(Rule::RenewsEarly);
-            let part = if early {
-                held.lease.0 / 3
-            } else {
-                held.lease.0
-            };
-            self.plan_at(permit, sent + Span(part));
-        }
-    }
-
-    fn plan_at(&mut self, permit: u64, at: Time) {
-        self.unplan(permit);
-        let held = self.shard.held.get_mut(&permit).expect("a live permit");
-        held.renew_at = Some(at);
-        self.shard.renewals.insert((at, permit));
-        self.beat_by(at);
-    }
-
-    fn unplan(&mut self, permit: u64) {
-        let held = self.shard.held.get_mut(&permit).expect("a live permit");
-        if let Some(at) = held.renew_at.take() {
-            self.shard.renewals.remove(&(at, permit));
-        }
-    }
-
     /// Takes a permit out. Redis does not hear of it.
     pub fn unhold(&mut self, permit: u64) -> Held {
         self.unplan(permit);
@@ -229,7 +194,7 @@ impl Scene<'_> {
 
     /// Whether somebody has a permit. If its lease is over, the timer has not got to it yet; if it is booked,
     /// nobody was told its number, though anybody may guess it.
-    fn holds(&mut self, permit: u64) -> bool {
+    pub fn holds(&mut self, permit: u64) -> bool {
         self.lease_due(permit);
         self.held(permit).is_some()
     }
@@ -258,7 +223,7 @@ impl Scene<'_> {
         self.shard.held.get(&permit).map(|held| held.deadline)
     }
 
-    fn arm_lease(&mut self, permit: u64) {
+    pub fn arm_lease(&mut self, permit: u64) {
         let due = Due::Lease(self.permit_number(permit));
         let held = self.shard.held.get_mut(&permit).expect("a live permit");
         if held.armed != held.deadline {
@@ -270,7 +235,7 @@ impl Scene<'_> {
 
     /// A permit is over that was believed to be held: whoever has it is told. A wait whose time has not
     /// come asks anew.
-    fn lose(&mut self, permit: u64) -> Held {
+    pub fn lose(&mut self, permit: u64) -> Held {
         let held = self.unhold(permit);
         if let Some(serial) = held.wait {
             self.anew(serial);
@@ -302,7 +267,7 @@ impl Scene<'_> {
     }
 
     /// A permit is over in Redis; a request for it that is still under way must not make it anew.
-    fn keep_out(&mut self, held: &Held) {
+    pub fn keep_out(&mut self, held: &Held) {
         if self.shard.open.has(held.id, self.now) {
             self.say_release(held);
         }
@@ -332,90 +297,6 @@ impl Scene<'_> {
         }
     }
 
-    /// Asks Redis to prolong a permit. None: there is nothing to prolong.
-    pub fn begin_renew(&mut self, permit: u64, lease: Option<Span>) -> Option<Arc<Slot>> {
-        if !self.holds(permit) {
-            return None;
-        }
-        let held = &self.shard.held[&permit];
-        // In the background it is always renewed for the same time.
-        let lease = lease.filter(|_| !held.renew).unwrap_or(held.lease);
-        let slot = Arc::<Slot>::default();
-        let (key, id, (op, lease)) = (held.key.clone(), held.id, held.renewal(lease));
-        self.begin_renewal(id);
-        let then = Then::Renew(permit, id, lease, Some(slot.clone()));
-        self.enqueue(&key, vec![op], then);
-        Some(slot)
-    }
-
-    /// It could make the permit anew when that was given up.
-    fn begin_renewal(&mut self, id: Id) {
-        if self.redis.keeps(Rule::RenewalsToo) {
-            self.shard.open.begin(id);
-        }
-    }
-
-    /// Renews the permits that are due for it. Answers when the next one is.
-    pub fn renew_due(&mut self) -> Option<Time> {
-        while let Some(&(at, permit)) = self.shard.renewals.first() {
-            if at > self.now {
-                return Some(at);
-            }
-            self.unplan(permit);
-            let held = &self.shard.held[&permit];
-            let (key, id) = (held.key.clone(), held.id);
-            let (op, lease) = held.renewal(held.lease);
-            self.begin_renewal(id);
-            self.urge(&key, vec![op], Then::Renew(permit, id, lease, None));
-        }
-        None
-    }
-
-    /// Redis has renewed a permit, or has not.
-    pub fn renewed(&mut self, permit: u64, lease: Lease, trip: &Trip, heard: &Heard) {
-        let (now, from) = (self.now, self.counts_from(trip));
-        let Some(held) = self.shard.held.get_mut(&permit) else {
-            return;
-        };
-        match heard.as_ref().map(|answers| &answers[0]) {
-            Ok(answer) if matches!(answer.outcome, Outcome::Done | Outcome::Queued) => {
-                let lasts = from + lease.lasts;
-                held.booked &= held.wait.is_some();
-                held.ends = held.ends.max(ends(now, &held.key, lease.full, answer));
-                held.era = trip.era.expect("a semaphore has one");
-                if held.booking == *UNKNOWN {
-                    held.booking = answer.booking.clone();
-                }
-                // Without renewal the caller says how long it lives, which may be shorter than before.
-                held.deadline = match held.renew || held.wait.is_some() {
-                    true => held.deadline.max(lasts),
-                    false => lasts,
-                };
-                let wait = held.wait;
-                self.plan(permit, trip.sent);
-                if answer.outcome == Outcome::Queued {
-                    // Redis is moving it, and cannot say yet where to.
-                    self.plan_at(permit, now + SOON);
-                } else if let Some(serial) = wait {
-                    self.has_time(serial, permit, trip, answer.clone());
-                }
-                if self.shard.held[&permit].deadline < self.shard.held[&permit].armed {
-                    self.arm_lease(permit);
-                }
-            }
-            Ok(_) => {
-                let held = self.lose(permit);
-                self.keep_out(&held);
-            }
-            Err(_) => {
-                if held.goes_on() {
-                    let pause = AGAIN.min(Span(held.lease.0 / 12));
-                    self.plan_at(permit, now + pause);
-                }
-            }
-        }
-    }
-
     /// Redis is asked for the time of a booked permit, which may be another one by now.
     pub fn ask_time(&mut self, serial: u64) {
         if let Some(permit) = self.hold_of(serial).held {
@@ -424,34 +305,8 @@ impl Scene<'_> {
         }
     }
 
-    /// The permits on a key may have been ended by somebody else: Redis is asked.
-    pub fn see_held(&mut self, key: &Arc<Key>) {
-        let now = self.now;
-        for permit in self.line(key).held.clone() {
-            let held = &self.shard.held[&permit];
-            if held.goes_on() {
-                self.plan_at(permit, now);
-                continue;
-            }
-            let (key, id) = (held.key.clone(), held.id);
-            // For no longer than it lives anyway.
-            let (op, _) = held.renewal(held.deadline.since(now));
-            self.begin_renewal(id);
-            self.urge(&key, vec![op], Then::See(permit, id));
-        }
-    }
-
-    /// Redis has said whether a permit is there, or has not.
-    pub fn seen(&mut self, permit: u64, heard: &Heard) {
-        let gone = |answers: &Vec<Answer>| answers[0].outcome != Outcome::Done;
-        if heard.as_ref().is_ok_and(gone) && self.shard.held.contains_key(&permit) {
-            let held = self.lose(permit);
-            self.keep_out(&held);
-        }
-    }
-
     /// Redis has said when a booked permit begins.
-    fn has_time(&mut self, serial: u64, permit: u64, trip: &Trip, answer: Answer) {
+    pub fn has_time(&mut self, serial: u64, permit: u64, trip: &Trip, answer: Answer) {
         let wait = self
             .shard
             .waits
@@ -493,29 +348,6 @@ impl Scene<'_> {
 }
 
 /// When Redis lets go of what it has just granted or renewed.
-fn ends(now: Time, key: &Key, lease: Span, answer: &Answer) -> Time {
+pub(super) fn ends(now: Time, key: &Key, lease: Span, answer: &Answer) -> Time {
     now + lease + key.named.life().allowance + answer.retry_after
-}
-
-impl Held {
-    /// It is renewed in the background.
-    fn goes_on(&self) -> bool {
-        self.renew || self.wait.is_some() || self.booked
-    }
-
-    fn renewal(&self, lease: Span) -> (Op, Lease) {
-        let life = self.key.named.life();
-        let op = Op::Renew {
-            id: self.id,
-            lease: life.asked(lease, self.renew),
-            renewed: self.renew,
-            era: self.era,
-            weights: self.weights.clone(),
-        };
-        let lease = Lease {
-            full: lease,
-            lasts: life.lasts(lease, self.renew),
-        };
-        (op, lease)
-    }
 }

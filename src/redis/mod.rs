@@ -8,7 +8,7 @@
 //!   [`ending`] before their time. [`lines`]: one key's calls, one after another. [`rebook`]: bookings that
 //!   are moved, [`sooner`]: to be earlier. [`penalty`]: also those of other processes. [`spent`]: permits.
 //! - What need not be asked: [`denied`] again, or admitted out of a [`quota`].
-//! - For semaphores: [`queued`]: waits. [`held`]: permits. [`heartbeat`]: both kept alive. [`open`]: ids
+//! - For semaphores: [`queued`]: waits. [`held`]: permits, [`renewing`] of them. [`heartbeat`]: both kept alive. [`open`]: ids
 //!   that may still be under way. [`agenda`]: which key is next.
 //! - [`policy`]: no answer. [`local`]: answers of this process instead. [`census`]: among how many.
 //! - [`question`]: what goes into a call. [`keys`]: how keys are named there. [`wire`]: what is said to a
@@ -47,6 +47,7 @@ mod question;
 mod queued;
 mod quota;
 mod rebook;
+mod renewing;
 mod rules;
 pub mod script;
 mod settings;

@@ -3,13 +3,15 @@
 //!
 //! How many are taken follows from how many were used, and from how soon their slots begin; never more than the
 //! bucket brings in the time for which they may be kept, nor a good part of what it holds. What is not used
-//! within that time is lost, which the bucket makes good in as long. A process that dies takes no more than that with it, and nothing of it is
-//! ever used twice: by what [`Quota`] says all processes together stay within what the bucket admits.
+//! within that time is lost, which the bucket makes good in as long. A process that dies takes no more than that
+//! with it, and nothing of it is ever used twice: by what [`Quota`] says all processes together stay within what
+//! the bucket admits.
 //!
 //! They are void after a penalty, a reset or other limits: here at once; of what others do as soon as that is
 //! heard of, which at the latest is so when they are over.
 use std::sync::Arc;
 
+use super::denied::LONGEST_KEY;
 use super::flight::Trip;
 use super::lines::Then;
 use super::link::Failure;
@@ -27,8 +29,6 @@ use crate::op::Request;
 
 /// So many keys of one shard. A key whose place is taken goes without.
 const PLACES: usize = 64;
-/// Longer keys are not worth their room.
-const LONGEST_KEY: usize = 256;
 /// Fewer are not worth a call.
 const FEWEST: u64 = 8;
 /// Of what a bucket holds, one process takes so much at once at most: a quarter.
@@ -99,6 +99,11 @@ impl Stock {
 
     fn is_of(&self, named: &Named, key: &[u8]) -> bool {
         self.key.named.number == named.number && *self.key.bytes == *key
+    }
+
+    /// What is here, and what was sent for before now, is not to be used.
+    fn end(&mut self, now: Time) {
+        (self.taken, self.void) = (None, now);
     }
 
     /// Nothing is lost if another key takes its place.
@@ -324,7 +329,7 @@ impl Scene<'_> {
         if let Some(Some(stock)) = self.shard.stocks.0.get_mut(place)
             && stock.is_of(&key.named, &key.bytes)
         {
-            (stock.taken, stock.void) = (None, now);
+            stock.end(now);
         }
     }
 
@@ -333,7 +338,7 @@ impl Scene<'_> {
         let now = self.now;
         for stock in self.shard.stocks.0.iter_mut().flatten() {
             if stock.key.place() == noted {
-                (stock.taken, stock.void) = (None, now);
+                stock.end(now);
             }
         }
     }
